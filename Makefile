@@ -1,0 +1,37 @@
+# make run    the main job: four EnvGen cycles on Crafter, no key and no GPU needed
+# make test   everything: notebooks, tests, export is clean, lint
+# make lab    JupyterLab on nbs/lab/crafter.ipynb
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: run test lab lock
+
+run: $(READY)
+	$(BIN)/envgen run crafter
+
+test: $(READY)
+	$(BIN)/pytest --durations=10 --durations-min=1
+
+lab: $(READY)
+	$(BIN)/jupyter lab nbs/lab/crafter.ipynb
+
+# torch goes first, so that nothing else can pull another build of it.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c "import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else 'Python 3.11, 3.12 or 3.13 is needed, this is %d.%d; say which one to use: make run PYTHON=python3.12' % v)"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing the locked packages into $(VENV); this takes a few minutes the first time."
+	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' requirements.lock)"
+	$(BIN)/python -m pip install --quiet -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	touch $(READY)
+
+# The lock covers Python 3.11 to 3.13 on Linux and macOS. What torch itself pins (its CUDA packages) is left to torch.
+lock:
+	printf "torch==2.13.0\nnumpy<2.5\n" > .lock-constraints
+	uv pip compile --universal --python-version 3.11 --extra test --no-annotate --no-header --no-emit-index-url \
+	    --no-emit-find-links --constraint .lock-constraints pyproject.toml \
+	    | grep -v -E '^(nvidia-|cuda-|triton)' > requirements.lock
+	rm .lock-constraints
