@@ -200,7 +200,7 @@ def _place_creatures(
                 world.add(make((cell // AREA[1], cell % AREA[1])))
                 break
 
-# %% ../../nbs/11_crafter.reference.ipynb #f98c011a
+# %% ../../nbs/11_crafter.reference.ipynb #99ec6ad7
 def _clear(world: OrderedWorld, pos: tuple[int, int], material: str) -> None:
     "Make a cell this material, and remove the creature that stands there."
     standing = world[pos][1]
@@ -216,16 +216,22 @@ def _place_near(world: OrderedWorld, player: Any, numbers: Meaning) -> None:
     for pos in clearing:
         if pos != (px, py):
             _clear(world, pos, world[pos][0] if world[pos][0] in constants.walkable else ground)
-    taken = [(px, py)]
+    taken = {"player": (px, py)}
     for thing in numbers.near:
-        spots = [(x, y) for x, y in clearing if all(max(abs(x - a), abs(y - b)) >= 2 for a, b in taken)]
-        spot = spots[world.random.randint(0, len(spots))]
-        _place_thing(world, player, thing, spot, clearing)
-        taken.append(spot)
+        spots = [pos for pos in clearing if all(_apart(pos, spot) >= 2 for spot in taken.values())]
+        if thing == "furnace" and "table" in taken:
+            spots = [pos for pos in spots if _apart(pos, taken["table"]) == 2]
+        taken[thing] = spots[world.random.randint(0, len(spots))]
+        _place_thing(world, player, thing, taken[thing], set(clearing))
 
-# %% ../../nbs/11_crafter.reference.ipynb #7eb520b1
+
+def _apart(a: tuple[int, int], b: tuple[int, int]) -> int:
+    "The larger of the differences in x and in y."
+    return max(abs(a[0] - b[0]), abs(a[1] - b[1]))
+
+# %% ../../nbs/11_crafter.reference.ipynb #960b366a
 def _place_thing(world: OrderedWorld, player: Any, thing: str, spot: tuple[int, int],
-                 clearing: list[tuple[int, int]]) -> None:
+                 clearing: set[tuple[int, int]]) -> None:
     "Put one thing on its spot."
     if thing in ("table", "furnace", "water"):
         world[spot] = thing
@@ -237,7 +243,7 @@ def _place_thing(world: OrderedWorld, player: Any, thing: str, spot: tuple[int, 
         plant.grown = 301                           # ripe is what has grown for more than 300 steps
         world.add(plant)
     elif thing == "skeleton_tunnel":
-        _dig_tunnel(world, player, spot, set(clearing))
+        _dig_tunnel(world, player, spot, clearing)
 
 # %% ../../nbs/11_crafter.reference.ipynb #e19fdf84
 def _dig_tunnel(world: OrderedWorld, player: Any, spot: tuple[int, int], clearing: set[tuple[int, int]]) -> None:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Crafter']
 
-# %% ../../nbs/15_crafter.simulator.ipynb #a5e43aa6
+# %% ../../nbs/15_crafter.simulator.ipynb #7f0d65d2
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from .env import OBSERVATIONS
-from .reference import ACTIONS, AREA, MATERIALS, OBJECTIVES, Game
-from .vector import CrafterVectorEnv
+from .env import OBSERVATIONS, check_settings
+from .reference import ACTIONS, AREA, LENGTH, MATERIALS, OBJECTIVES, Game
+from .vector import CrafterVectorEnv, base_seeds
 from .world import CrafterWorld, ExtendedCrafterWorld
 from ..world import Simulator, World, check_world
 
-# %% ../../nbs/15_crafter.simulator.ipynb #d80c46c0
+# %% ../../nbs/15_crafter.simulator.ipynb #fbe97945
 def _draw_map(
     game: Game,         # a game in an episode
     cell: int = 8,      # pixels per cell
@@ -37,12 +37,9 @@ def _draw_map(
 
 
 def _draw(game: Game) -> np.ndarray:
-    "The map with the player's view beside it, (512, 970, 3) uint8."
-    whole, view = _draw_map(game), game.glance(450)
-    picture = np.full((whole.shape[0], whole.shape[1] + 8 + view.shape[1], 3), 255, np.uint8)
-    picture[:, : whole.shape[1]] = whole
-    picture[: view.shape[0], -view.shape[1]:] = view
-    return picture
+    "The map with the player's view beside it, (512, 1032, 3) uint8."
+    gap = np.full((512, 8, 3), 255, np.uint8)
+    return np.concatenate([_draw_map(game), gap, game.glance(512)], axis=1)
 
 # %% ../../nbs/15_crafter.simulator.ipynb #3abb0624
 _COUNTED = {"tree": "trees", "coal": "coal", "iron": "iron", "diamond": "diamonds", "water": "water",
@@ -83,27 +80,131 @@ _PREREQUISITES = {
     "eat_plant": ("place_plant",),
 }
 
-# %% ../../nbs/15_crafter.simulator.ipynb #adc1bfff
-_PRACTICE: dict[str, list[dict[str, Any]]] = {}
-_PRACTICE_EXTENDED: dict[str, list[dict[str, Any]]] = {}
+# %% ../../nbs/15_crafter.simulator.ipynb #495e64ec
+def _tree(objective: str, depth: int = 0) -> list[str]:
+    "An objective and all that comes before it, one line each, indented."
+    return ["  " * depth + objective] + [line for name in _PREREQUISITES.get(objective, ())
+                                         for line in _tree(name, depth + 1)]
 
-# %% ../../nbs/15_crafter.simulator.ipynb #ec968655
+# %% ../../nbs/15_crafter.simulator.ipynb #1ee3a8aa
+def _practice(biome: str | None = None, near: Sequence[str] = (), start: Mapping[str, Any] | None = None,
+              creatures: Mapping[str, Any] | None = None, rich: Sequence[str] = (), poor: Sequence[str] = (),
+              **bag: int) -> dict[str, dict[str, Any]]:
+    "Settings of a world in short: what is very common (`rich`) or `rare` (poor), and what is in the bag."
+    where = {"target_biome": biome} if biome else {}
+    where |= {f"{name}_rarity": "very common" for name in rich} | {f"{name}_rarity": "rare" for name in poor}
+    begin = dict(start or {}) | ({"near": list(near)} if near else {})
+    ours = {"creature_settings": dict(creatures or {}), "start_settings": begin}
+    return {"environment_settings": where, "inventory_settings": bag} | {k: v for k, v in ours.items() if v}
+
+
+_TOOLS = {"wood_pickaxe": 1, "stone_pickaxe": 1}
+_PRACTICE = {
+    "collect_coal": [_practice("mountain", rich=["coal"], wood_pickaxe=1),
+                     _practice(rich=["coal"], wood=5, wood_pickaxe=1)],
+    "collect_diamond": [_practice("mountain", rich=["diamond"], **_TOOLS, iron_pickaxe=1),
+                        _practice(rich=["diamond"], wood=5, stone_sword=1, **_TOOLS, iron_pickaxe=1)],
+    "collect_drink": [_practice("beaches"), _practice("beaches", poor=["tree"], sapling=1)],
+    "collect_iron": [_practice("mountain", rich=["iron"], **_TOOLS),
+                     _practice(rich=["iron"], wood=5, stone=5, **_TOOLS)],
+    "collect_sapling": [_practice("beaches", poor=["tree"]), _practice("grassland", poor=["tree"])],
+    "collect_stone": [_practice("mountain", wood_pickaxe=1), _practice(wood=5, wood_pickaxe=1)],
+    "collect_wood": [_practice("beaches", rich=["tree"]), _practice(rich=["tree"])],
+    "defeat_skeleton": [_practice("mountain", wood_pickaxe=1, stone_sword=1),
+                        _practice("mountain", stone=9, wood_pickaxe=1, iron_sword=1)],
+    "defeat_zombie": [_practice("grassland", poor=["tree"], stone_sword=1),
+                      _practice("beaches", poor=["tree"], iron_sword=1)],
+    "eat_cow": [_practice("grassland", poor=["tree"]), _practice("beaches", poor=["tree"], wood_sword=1)],
+}
+
+# %% ../../nbs/15_crafter.simulator.ipynb #1a08d572
+_PRACTICE |= {
+    "eat_plant": [_practice("beaches", poor=["tree"], sapling=9, stone=9, wood_pickaxe=1, stone_sword=1),
+                  _practice(sapling=9, stone=9, wood_pickaxe=1, iron_sword=1)],
+    "make_iron_pickaxe": [_practice(wood=9, stone=9, coal=3, iron=3, **_TOOLS),
+                          _practice("mountain", rich=["coal", "iron"], wood=9, stone=9, coal=1, **_TOOLS)],
+    "make_iron_sword": [_practice(wood=9, stone=9, coal=3, iron=3, **_TOOLS, stone_sword=1),
+                        _practice("mountain", rich=["coal", "iron"], wood=9, stone=9, coal=1, **_TOOLS)],
+    "make_stone_pickaxe": [_practice(wood=6, stone=4, wood_pickaxe=1), _practice("mountain", wood=9, wood_pickaxe=1)],
+    "make_stone_sword": [_practice(wood=6, stone=4, **_TOOLS), _practice("mountain", wood=9, **_TOOLS)],
+    "make_wood_pickaxe": [_practice("beaches", wood=6), _practice(rich=["tree"], wood=4)],
+    "make_wood_sword": [_practice("beaches", wood=6, wood_pickaxe=1), _practice(rich=["tree"], wood=4)],
+    "place_furnace": [_practice(wood=4, stone=9), _practice("mountain", wood=4, stone=3, wood_pickaxe=1)],
+    "place_plant": [_practice("beaches", poor=["tree"], sapling=3), _practice("grassland", sapling=9)],
+    "place_stone": [_practice(stone=5), _practice("mountain", stone=1, wood_pickaxe=1)],
+    "place_table": [_practice("beaches", wood=4), _practice(rich=["tree"], wood=1)],
+    "wake_up": [_practice("mountain", stone=9, wood_pickaxe=1), _practice("beaches", stone=9, stone_sword=1)],
+}
+
+# %% ../../nbs/15_crafter.simulator.ipynb #551bd8cf
+_CALM = {"peaceful": True}
+_PRACTICE_EXTENDED = {
+    "collect_coal": [_practice("mountain", near=["water"], creatures=_CALM, rich=["coal"], wood_pickaxe=1)],
+    "collect_diamond": [_practice("mountain", near=["water"], creatures=_CALM, rich=["diamond"], **_TOOLS,
+                                  iron_pickaxe=1)],
+    "collect_drink": [_practice(near=["water"], start={"drink": 4})],
+    "collect_iron": [_practice("mountain", near=["water"], creatures=_CALM, rich=["iron"], **_TOOLS)],
+    "collect_sapling": [_practice(near=["water"], creatures=_CALM, poor=["tree"])],
+    "collect_stone": [_practice("mountain", near=["water"], creatures=_CALM, wood_pickaxe=1)],
+    "collect_wood": [_practice(near=["water"], creatures=_CALM, rich=["tree"])],
+    "defeat_skeleton": [_practice(near=["skeleton_tunnel"], creatures={"zombies": "none"}, stone_sword=1)],
+    "defeat_zombie": [_practice("grassland", near=["water"], creatures={"zombies": "very common"}, poor=["tree"],
+                                stone_sword=1)],
+    "eat_cow": [_practice(near=["cow", "water"], creatures={"peaceful": True, "cows": "very common"},
+                          start={"food": 4})],
+    "eat_plant": [_practice(near=["ripe_plant"], creatures={"peaceful": True, "cows": "none"}, start={"food": 4},
+                            sapling=2)],
+    "make_iron_pickaxe": [_practice(near=["table", "furnace"], creatures=_CALM, wood=3, coal=3, iron=3)],
+    "make_iron_sword": [_practice(near=["table", "furnace"], creatures=_CALM, wood=3, coal=3, iron=3,
+                                  iron_pickaxe=1)],
+    "make_stone_pickaxe": [_practice(near=["table"], creatures=_CALM, wood=3, stone=3, wood_pickaxe=1)],
+    "make_stone_sword": [_practice(near=["table"], creatures=_CALM, wood=3, stone=3, **_TOOLS)],
+    "make_wood_pickaxe": [_practice(near=["table"], creatures=_CALM, wood=3)],
+    "make_wood_sword": [_practice(near=["table"], creatures=_CALM, wood=3, wood_pickaxe=1)],
+    "place_furnace": [_practice(near=["table"], creatures=_CALM, wood=2, stone=9)],
+    "place_plant": [_practice("beaches", creatures=_CALM, sapling=3)],
+    "place_stone": [_practice(near=["water"], creatures=_CALM, stone=5)],
+    "place_table": [_practice(creatures=_CALM, wood=6)],
+    "wake_up": [_practice(near=["water"], creatures=_CALM, start={"time_of_day": "evening", "energy": 4})],
+}
+
+# %% ../../nbs/15_crafter.simulator.ipynb #16a9ad9b
 _TASK = (
     "Crafter is a survival game on a map of 64x64 cells, seen from above. The agent sees the 9x7 cells around it. "
-    "It keeps itself alive (health, food, drink, energy), gathers materials, builds, crafts tools, grows plants and "
-    "fights, and an episode ends when it dies or after 10,000 steps. It is rewarded the first time that it achieves "
-    "each of 22 things in an episode, and these are what it is to learn."
+    "It keeps itself alive (health, food, drink, energy: 0 to 9 each), gathers materials, builds, crafts tools, grows "
+    "plants and fights. An episode ends when its health is 0, or at a step limit. In each episode it is rewarded for "
+    "the first time that it achieves each of the skills below, and these are what it is to learn."
 )
+
 _RULES = (
-    "The natural biome mixes all landscapes; grassland has grass and trees only; beaches has water, sand, grass and "
-    "trees; mountain is mostly rock, caves and tunnels with a little grass and few trees.",
-    "Coal, iron, diamonds, stone, lava and tunnels exist in mountains only: a grassland or beaches world has none.",
-    "Trees, saplings and cows are found on grass only.",
-    "Grassland and mountain worlds have no water at all: an agent there loses health after some 200 steps "
-    "and dies of thirst in the end.",
+    "The natural biome mixes all landscapes, as the ordinary game does.",
+    "Stone, coal, iron, diamonds, lava and tunnels exist only in mountains: grassland and beaches worlds have none.",
+    "Trees, cows and saplings are found on grass; a mountain world has little grass and few trees.",
+    "Grassland and mountain worlds have no water by nature; without drinking the agent loses health from about "
+    "step 200 on and dies at about step 340.",
+    "Only water can be drunk; food comes from cows (6) and ripe plants (4); energy comes back only in sleep.",
+    "Facing a tree gives 1 wood and the tree is gone; facing grass gives a sapling 1 time in 10.",
+    "Stone and coal can be mined with a wood_pickaxe only, iron with a stone_pickaxe, diamonds with an iron_pickaxe; "
+    "a better pickaxe does not replace a lower one.",
+    "A table costs 2 wood, a furnace 4 stone; both can be placed on grass, sand or path. A furnace needs no table.",
+    "Wood tools cost 1 wood each, stone tools 1 wood and 1 stone, iron tools 1 wood, 1 coal and 1 iron.",
+    "To craft, the agent must stand next to a table (diagonally counts); for iron tools next to a table and a furnace.",
+    "A stone can be placed on grass, sand, path, water or lava; with stones the agent can wall itself or a plant in.",
+    "A sapling is placed on grass and is ripe after 300 steps during which the agent is within 17 steps of it; a cow, "
+    "zombie or skeleton next to it destroys it. Only eating a ripe plant counts.",
+    "Zombies live on grass, many at night and few by day; they chase the agent and do 2 damage, 7 if it sleeps.",
+    "Skeletons live in the tunnels of mountains and shoot arrows (2 damage).",
+    "Without a sword a blow does 1 damage, with a wood sword 2, stone 3, iron 5; a cow or skeleton has 3 health, a "
+    "zombie 5.",
+    "Stepping into lava is death.",
+    "The agent can fall asleep when its energy is below 9 (it loses 1 in about 30 steps), cannot act while asleep, and "
+    "gains 1 energy in about 11 steps. wake_up counts only when it wakes with full energy, not when damage wakes it.",
+    "It is dark from about step 150 to step 270 of every 300 steps.",
+    "Items may be given without the tool that is needed to get them.",
+    "An ore whose rarity is set, even to common, is found all over a mountain; unset, in some parts of it only.",
 )
 
-
+# %% ../../nbs/15_crafter.simulator.ipynb #2126dfe7
 class Crafter(Simulator):
     "The survival game Crafter, on the reference engine."
     name = "crafter"
@@ -124,43 +225,49 @@ class Crafter(Simulator):
         return CrafterVectorEnv(worlds, num_envs, seed, obs, length, episodes, **options)
 
     def preview(self, world: World | None = None, seed: int = 0) -> np.ndarray:
-        "A picture (512, 970, 3) uint8 of the start of the seed's first episode: the whole map and the agent's view."
+        "A picture (512, 1032, 3) uint8 of the start of a seed's first episode: the whole map and the agent's view."
         return _draw(_first(world, seed))
 
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
-        "The same start in numbers: counts, and distances in steps from the agent to the nearest (None: there is none)."
+        "The same start in numbers: counts, and steps from the agent to the nearest (None: there is none)."
         return _count(_first(world, seed))
 
     def prerequisites(self, objective: str) -> tuple[str, ...]:
         "The objectives that come directly before this one in the ordinary game."
-        _known(objective)
-        return _PREREQUISITES.get(objective, ())
+        return _PREREQUISITES.get(_known(objective), ())
 
     def practice(self, objective: str, vocabulary: str = "paper") -> list[World]:
         "Worlds that put the agent one step before the objective, the most to the point first."
-        _known(objective)
         model = self.world_class(vocabulary)
-        settings = _PRACTICE[objective] + (_PRACTICE_EXTENDED[objective] if vocabulary == "extended" else [])
-        return [check_world(model, data)[0] for data in settings]
+        ours = _PRACTICE_EXTENDED[_known(objective)] if vocabulary == "extended" else []
+        return [check_world(model, data)[0] for data in ours + _PRACTICE[_known(objective)]]
 
     def score(self, success_rates: Mapping[str, float]) -> float:
-        "The Crafter score (Hafner 2021) of success rates in percent: their geometric mean, with 1 added and taken off."
-        missing = sorted(set(OBJECTIVES) - set(success_rates))
-        if missing:
-            raise ValueError(f"no success rate for {', '.join(missing)}")
-        rates = np.array([success_rates[name] for name in OBJECTIVES], float)
-        if not ((0 <= rates) & (rates <= 100)).all():
-            raise ValueError("success rates are percentages from 0 to 100")
-        return float(np.exp(np.log1p(rates).mean()) - 1)
+        "The Crafter score of success rates in percent, 0 to 100."
+        return _score(success_rates)
 
-
+# %% ../../nbs/15_crafter.simulator.ipynb #78a3faba
 def _first(world: World | None, seed: int) -> Game:
-    "The first episode of a seed, at its start."
-    game = Game(world, seed)
+    "The first episode of a seed, at its start; `TypeError` or `ValueError` if these are no world and no seed."
+    check_settings(world, LENGTH)
+    game = Game(world, base_seeds([seed], 1)[0])
     game.begin()
     return game
 
 
-def _known(objective: str) -> None:
+def _known(objective: str) -> str:
+    "The objective; `ValueError` if there is none of that name."
     if objective not in OBJECTIVES:
         raise ValueError(f"crafter has no objective {objective!r}; it has: {', '.join(OBJECTIVES)}")
+    return objective
+
+# %% ../../nbs/15_crafter.simulator.ipynb #c100ca08
+def _score(success_rates: Mapping[str, float]) -> float:
+    "The geometric mean of the success rates + 1, minus 1."
+    missing = sorted(set(OBJECTIVES) - set(success_rates))
+    if missing:
+        raise ValueError(f"no success rate for {', '.join(missing)}")
+    rates = np.array([success_rates[name] for name in OBJECTIVES], float)
+    if not ((0 <= rates) & (rates <= 100)).all():
+        raise ValueError("success rates are percentages from 0 to 100")
+    return float(np.expm1(np.log1p(rates).mean()))

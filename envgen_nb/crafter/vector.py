@@ -236,7 +236,7 @@ class _Crew:
 _COMMANDS = {"reset": _SubEnv.reset, "step": _SubEnv.step, "save": _save, "load": _load,
              "render": lambda sub: sub.game.glance()}
 
-# %% ../../nbs/14_crafter.vector.ipynb #d64443e1
+# %% ../../nbs/14_crafter.vector.ipynb #faba766c
 def _memory(size: int) -> Any:
     "An open file of that size without a name, in memory where the system can."
     if hasattr(os, "memfd_create"):
@@ -262,7 +262,7 @@ def _work(pipe: int, file: int) -> None:
                 else:
                     answer = crew.do(command, items)
                 connection.send((answer, None))
-            except Exception:  # noqa: BLE001 - whatever it was, the parent is to hear of it
+            except Exception:                   # whatever it was, the parent is to hear of it
                 connection.send((None, traceback.format_exc()))
 
 # %% ../../nbs/14_crafter.vector.ipynb #181c64f5

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Rarity', 'Biome', 'Density', 'Thing', 'TimeOfDay', 'STOCK_ORES', 'RARITIES', 'LANDSCAPES', 'NOBODY', 'POPULATIONS',
-           'CLOCKS', 'LIFE', 'EnvironmentSettings', 'InventorySettings', 'CrafterWorld', 'CreatureSettings',
+           'THINGS', 'CLOCKS', 'LIFE', 'EnvironmentSettings', 'InventorySettings', 'CrafterWorld', 'CreatureSettings',
            'StartSettings', 'ExtendedCrafterWorld', 'Ore', 'Landscape', 'Population', 'Meaning', 'meaning']
 
 # %% ../../nbs/10_crafter.world.ipynb #86623e3c
@@ -74,9 +74,9 @@ class CrafterWorld(World):
                  for name, value in known.items()}
         return {**data, "environment_settings": known}
 
-# %% ../../nbs/10_crafter.world.ipynb #2b6e69b0
+# %% ../../nbs/10_crafter.world.ipynb #8f60ba11
 Density = Literal["none", "rare", "common", "very common"]
-Thing = Literal["table", "furnace", "ripe_plant", "water", "cow", "skeleton_tunnel"]
+Thing = Literal["table", "furnace", "water", "ripe_plant", "cow", "skeleton_tunnel"]
 TimeOfDay = Literal["morning", "noon", "evening", "night"]
 
 
@@ -87,11 +87,11 @@ class CreatureSettings(Section):
     zombies: Density | None = Field(None, description="how many zombies there are; commonly they come at night")
     skeletons: Density | None = Field(None, description="how many skeletons live in tunnels")
 
-# %% ../../nbs/10_crafter.world.ipynb #62f7ef31
+# %% ../../nbs/10_crafter.world.ipynb #089d2607
 class StartSettings(Section):
     "How an episode starts."
     time_of_day: TimeOfDay | None = Field(None, description="the hour; the ordinary game starts in the morning")
-    near: tuple[Thing, ...] | None = Field(None, max_length=4, description="what stands within 3 steps or so")
+    near: tuple[Thing, ...] | None = Field(None, max_length=4, description="what stands near the player, each once")
     health: int | None = Field(None, ge=1, le=9, description="health at the start, ordinarily 9")
     food: int | None = Field(None, ge=1, le=9, description="food at the start, ordinarily 9")
     drink: int | None = Field(None, ge=1, le=9, description="drink at the start, ordinarily 9")
@@ -183,7 +183,8 @@ POPULATIONS = {
                   "common": Population(0.95, (1, 0), (2, 0)), "very common": Population(0.85, (4, 0), (6, 0))},
 }
 
-# %% ../../nbs/10_crafter.world.ipynb #04268f01
+# %% ../../nbs/10_crafter.world.ipynb #e5bc898a
+THINGS = get_args(Thing)                                             # in the order of their placing
 CLOCKS = {"morning": 0, "noon": 60, "evening": 130, "night": 180}   # steps that the clock is ahead
 LIFE = ("health", "food", "drink", "energy")
 
@@ -197,7 +198,7 @@ class Meaning:
     zombies: Population = POPULATIONS["zombies"]["common"]
     skeletons: Population = POPULATIONS["skeletons"]["common"]
     clock: int = 0                                                    # steps that the clock is ahead
-    near: tuple[str, ...] = ()                                        # things, in the order of their placing
+    near: tuple[str, ...] = ()                                        # things, in the order of `THINGS`
     inventory: tuple[tuple[str, int], ...] = ()                       # what differs from the usual start
 
     @property
@@ -205,7 +206,7 @@ class Meaning:
         "Eight bytes that tell worlds of different meaning apart, the same in every process."
         return hashlib.blake2b(repr(self).encode(), digest_size=8).digest()
 
-# %% ../../nbs/10_crafter.world.ipynb #0661327c
+# %% ../../nbs/10_crafter.world.ipynb #395a885e
 def meaning(
     world: CrafterWorld | None = None,  # None: the ordinary game
 ) -> Meaning:
@@ -229,6 +230,7 @@ def _extended(found: Meaning, world: ExtendedCrafterWorld) -> Meaning:
     if creatures.peaceful:
         levels.update(zombies="none", skeletons="none")
     life = tuple((name, getattr(start, name)) for name in LIFE if getattr(start, name) is not None)
-    return replace(found, clock=CLOCKS[start.time_of_day or "morning"], near=start.near or (),
+    near = tuple(thing for thing in THINGS if thing in (start.near or ()))
+    return replace(found, clock=CLOCKS[start.time_of_day or "morning"], near=near,
                    inventory=life + found.inventory,
                    **{name: POPULATIONS[name][level] for name, level in levels.items()})
