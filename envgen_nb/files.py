@@ -50,12 +50,13 @@ def write_json(path: str | Path, data: Any) -> None:
     "Write JSON, indented for people, in one step; NaN and infinities are refused with a `ValueError`."
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
-# %% ../nbs/03_files.ipynb #66746fd1
+# %% ../nbs/03_files.ipynb #a7309a9c
 def append_jsonl(path: str | Path, record: dict[str, Any]) -> None:
     "Add one record to a log, as one line in one write; a line that a kill cut short is first closed."
     path = Path(path)
     line = (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode()
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "a+b") as file:
             if file.seek(0, os.SEEK_END) > 0:
                 file.seek(-1, os.SEEK_END)

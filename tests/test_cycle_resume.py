@@ -1,0 +1,209 @@
+"""A run that is killed at random moments, again and again, ends with the bits of one that was not."""
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint
+from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
+from envgen_nb.cycle.run import Training, run_cycles
+from envgen_nb.cycle.settings import make_settings
+from envgen_nb.files import FolderInUse, read_jsonl
+
+SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=16_384, final_steps=4_096, evaluation_runs=1,
+             evaluation_episodes=4, threads=1, seed=5)
+
+# Checkpoints after every rollout, so that kills meet many different positions.
+GO = """
+import sys
+from envgen_nb.cycle import run
+if __name__ == "__main__":
+    run.CHECKPOINT_SECONDS = 0.0
+    for event in run.run_cycles(sys.argv[1]):
+        print(type(event).__name__, flush=True)
+"""
+
+
+def go(script: Path, folder: Path) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, script, folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def alive(marker: str) -> list[str]:
+    """Command lines of living processes that mention the marker in their environment or arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker in (path / "environ").read_text(errors="ignore"):
+                found.append((path / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_checkpoint(folder / "checkpoint.pt")["agent"]["policy"]
+
+
+def same(some: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> bool:
+    """Bit for bit."""
+    return some.keys() == others.keys() and all(torch.equal(some[name], others[name]) for name in some)
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    path = tmp_path_factory.mktemp("script") / "go.py"
+    path.write_text(GO)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, script):
+    """A run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    create_run(make_settings(**SMALL), folder)
+    process = go(script, folder)
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return folder
+
+
+def test_killed_at_random_moments(tmp_path, script, whole):
+    folder, rng = tmp_path / "run", random.Random(3)
+    create_run(make_settings(**SMALL), folder)
+    kills, marker = 0, f"ENVGEN_TEST_{os.getpid()}_{time.time_ns()}"
+    os.environ[marker] = "1"                         # inherited by the run and by its workers
+    try:
+        for _ in range(60):
+            process = go(script, folder)
+            # The first kills come early, the later ones further along; the last attempts are left alone.
+            if kills < 12:
+                started = process.stdout.readline()
+                deadline = time.monotonic() + rng.uniform(0.0, 5.0)
+                while time.monotonic() < deadline and process.poll() is None:
+                    time.sleep(0.01)
+                if process.poll() is None:
+                    process.send_signal(signal.SIGKILL)
+                    process.wait()
+                    kills += 1
+                    assert started
+                    continue
+            output, errors = process.communicate(timeout=300)
+            assert process.returncode == 0, errors
+            if RunFolder(folder).finished():
+                break
+    finally:
+        del os.environ[marker]
+    assert kills >= 10
+    assert RunFolder(folder).finished()
+    assert same(weights(whole), weights(folder)), f"the weights differ after {kills} kills"
+    for part in RunFolder(folder).parts:             # and everything that was measured and logged on the way
+        for name in ("prompt.md", "worlds.json"):
+            assert RunFolder(folder).text(part, name) == RunFolder(whole).text(part, name)
+        ours, theirs = RunFolder(folder).evaluation(part), RunFolder(whole).evaluation(part)
+        assert ours.to_dict() == theirs.to_dict()
+        strip = [{k: v for k, v in record.items() if k != "seconds"} for record in RunFolder(folder).metrics(part)]
+        assert strip == [{k: v for k, v in r.items() if k != "seconds"} for r in RunFolder(whole).metrics(part)]
+    for _ in range(100):                             # worker processes die with their killed parents
+        if not alive(marker):
+            break
+        time.sleep(0.1)
+    assert not alive(marker)
+
+
+def test_polite_stop_loses_nothing(tmp_path, whole):
+    """Closing the generator saves the position; going on repeats no rollout."""
+    create_run(make_settings(**SMALL), tmp_path / "run")
+    steps, stops = [], 0
+    while not RunFolder(tmp_path / "run").finished():
+        for event in run_cycles(tmp_path / "run"):
+            if isinstance(event, Training):
+                steps.append(event.done)
+                if stops < 3:
+                    stops += 1
+                    break
+    assert steps == sorted(set(steps)), "a rollout was repeated"
+    assert same(weights(whole), weights(tmp_path / "run"))
+
+
+def test_second_process_is_refused(tmp_path, script):
+    create_run(make_settings(**SMALL), tmp_path / "run")
+    process = go(script, tmp_path / "run")
+    process.stdout.readline()                        # Started: it holds the folder now
+    try:
+        with pytest.raises(FolderInUse, match=str(process.pid)):
+            next(run_cycles(tmp_path / "run"))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_finished_run_does_nothing_more(whole):
+    before = {p: p.stat().st_mtime_ns for p in whole.rglob("*.pt")}
+    assert [type(e).__name__ for e in run_cycles(whole)] == ["Started", "Finished"]
+    assert {p: p.stat().st_mtime_ns for p in whole.rglob("*.pt")} == before
+
+
+def test_what_the_folder_tells(whole):
+    run = RunFolder(whole)
+    assert run.finished() and list(run.evaluations()) == ["cycle-0", "cycle-1", "cycle-2", "final"]
+    assert "0%" in run.text("cycle-2", "prompt.md") and "collect_wood: " in run.text("cycle-2", "prompt.md")
+    for part in ("cycle-1", "cycle-2"):
+        assert len(run.worlds(part)) == len(run.purposes(part)) == 2
+        assert (whole / part / "worlds.png").read_bytes().startswith(b"\x89PNG")
+        assert [r["phase"] for r in run.metrics(part)] == ["worlds"] * 2 + ["original"] * 2
+    assert [r["phase"] for r in run.metrics("final")] == ["original"]
+    assert list((whole / "tensorboard").glob("events.*"))
+    names = [record["event"] for record in read_jsonl(whole / "events.jsonl")]
+    assert names[0] == "Started" and names[-1] == "Finished" and names.count("Evaluated") == 4
+    text = (whole / "run.json").read_text() + (whole / "events.jsonl").read_text()
+    assert os.environ["PATH"] not in text            # an allow-list of facts, not the environment
+    assert json.loads((whole / "run.json").read_text())["threads"] == 1
+
+
+def test_bad_checkpoints_are_explained(tmp_path, whole):
+    """A checkpoint cut short or of another version: a clear error, and what was there stays."""
+    folder = tmp_path / "run"
+    subprocess.run(["cp", "-r", whole, folder], check=True)
+    path = folder / "checkpoint.pt"
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(CheckpointError, match="checkpoint.pt"):
+        list(run_cycles(folder))
+    assert path.read_bytes() == data[: len(data) // 2]
+    content = torch.load(whole / "checkpoint.pt", weights_only=True)
+    torch.save(content | {"version": 999}, path)
+    with pytest.raises(CheckpointError, match="999"):
+        list(run_cycles(folder))
+    with pytest.raises(RunFolderError, match="not a run"):
+        list(run_cycles(tmp_path))
+
+
+def test_a_full_disk_is_explained(tmp_path, script, whole):
+    """The disk fills up in the middle of a run: an error that says so, and the run goes on when there is room again."""
+    folder = tmp_path / "run"
+    create_run(make_settings(**SMALL), folder)
+    limited = ("import resource, runpy, sys; "
+               "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY)); "
+               f"sys.argv = ['go.py', {str(folder)!r}]; runpy.run_path({str(script)!r}, run_name='__main__')")
+    done = subprocess.run([sys.executable, "-c", limited], capture_output=True, text=True, timeout=300)
+    assert done.returncode != 0
+    assert "cannot write" in done.stderr and "checkpoint.pt" in done.stderr
+    assert not list(folder.rglob("*.tmp"))
+    process = go(script, folder)                     # room again
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert same(weights(whole), weights(folder))
+
+
+def test_an_unwritable_folder_is_explained(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OSError, match="file"):
+        create_run(make_settings(**SMALL), tmp_path / "file" / "run")
+    assert (tmp_path / "file").read_text() == "in the way"

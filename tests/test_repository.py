@@ -1,0 +1,102 @@
+"""The repository itself: the export is clean, the code is tidy, and modules keep to the road."""
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parent.parent
+NOTEBOOKS = sorted((ROOT / "nbs").rglob("*.ipynb"))
+NOTEBOOKS = [path for path in NOTEBOOKS if ".ipynb_checkpoints" not in path.parts]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*"))
+            if p.is_file() and "__pycache__" not in p.parts and p.suffix not in {".nbi", ".nbc"}}
+
+
+def test_export_changes_nothing(tmp_path):
+    """envgen_nb/ is what nbdev-export makes of nbs/, and nothing else."""
+    for name in ("nbs", "envgen_nb", "pyproject.toml", "README.md"):
+        subprocess.run(["cp", "-r", ROOT / name, tmp_path / name], check=True)
+    for path in (tmp_path / "envgen_nb").rglob("*.py"):
+        path.unlink()
+    subprocess.run([Path(sys.executable).with_name("nbdev-export")], cwd=tmp_path, check=True)
+    assert contents(tmp_path / "envgen_nb") == contents(ROOT / "envgen_nb")
+
+
+def test_notebooks_are_clean(tmp_path):
+    """nbdev-clean has nothing to take away: no execution counts, no stray metadata."""
+    for name in ("nbs", "envgen_nb", "pyproject.toml"):
+        subprocess.run(["cp", "-r", ROOT / name, tmp_path / name], check=True)
+    subprocess.run([Path(sys.executable).with_name("nbdev-clean")], cwd=tmp_path, check=True)
+    for path in NOTEBOOKS:
+        before, after = nbformat.read(path, 4), nbformat.read(tmp_path / path.relative_to(ROOT), 4)
+        assert before == after, path.name
+
+
+def test_lint():
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "."], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+# The stations of the road, in order: a module imports only from its own station and from those before it.
+STATIONS = [("world", "files"), ("conformance",), ("crafter", "heist"), ("designer",), ("agent",), ("cycle",),
+            ("studio",), ("batch",), ("cli",)]
+FORBIDDEN = {"world": {"torch"}, "crafter": {"torch", "designer"}, "designer": {"torch", "crafter", "agent"},
+             "agent": {"crafter", "designer"}, "cycle": {"crafter"}, "studio": {"crafter"}}
+
+
+def imported_by(path: Path) -> set[str]:
+    """Top-level names of what a module imports, those of this package without its own name."""
+    package = path.relative_to(ROOT / "envgen_nb").parts[:-1]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            base = list(package[:len(package) - node.level + 1]) + (node.module or "").split(".")
+            found.add(next(part for part in base if part))
+        elif isinstance(node, ast.ImportFrom):
+            parts = node.module.split(".")
+            found.add(parts[1] if parts[0] == "envgen_nb" and len(parts) > 1 else parts[0])
+    return found
+
+
+MODULES = [p for p in sorted((ROOT / "envgen_nb").rglob("*.py")) if not p.name.startswith("_")]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_modules_keep_to_the_road(path):
+    station = path.relative_to(ROOT / "envgen_nb").parts[0].removesuffix(".py")
+    place = next(k for k, names in enumerate(STATIONS) if station in names)
+    names = imported_by(path)
+    later = {name for stations in STATIONS[place + 1:] for name in stations}
+    assert not names & later, f"{station} imports from a station after it"
+    assert not names & FORBIDDEN.get(station, set())
+    if station in ("crafter", "heist"):
+        assert not names & ({"crafter", "heist"} - {station, "crafter"})
+
+
+@pytest.mark.parametrize("path", [p for p in NOTEBOOKS if p.parent.name in ("lab", "workshop")], ids=lambda p: p.name)
+def test_lab_notebooks_define_nothing(path):
+    cells = [c.source for c in nbformat.read(path, 4).cells if c.cell_type == "code"]
+    for node in ast.walk(ast.parse("\n".join(cells))):
+        assert not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda), "lab notebooks only use the package"
+
+
+def test_lab_notebook_has_parameters():
+    for path in NOTEBOOKS:
+        if path.parent.name == "lab":
+            tagged = [c for c in nbformat.read(path, 4).cells if "parameters" in c.metadata.get("tags", [])]
+            assert len(tagged) == 1, path.name
+
+
+def test_import_is_light():
+    """Importing the package loads no game, no network library, no model client."""
+    heavy = ("torch", "crafter", "numba", "openai", "plotly")
+    code = f"import sys, envgen_nb; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]" and done.stderr == ""
