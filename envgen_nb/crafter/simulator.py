@@ -168,7 +168,7 @@ _PRACTICE_EXTENDED = {
     "wake_up": [_practice(near=["water"], creatures=_CALM, start={"time_of_day": "evening", "energy": 4})],
 }
 
-# %% ../../nbs/15_crafter.simulator.ipynb #16a9ad9b
+# %% ../../nbs/15_crafter.simulator.ipynb #7161372f
 _TASK = (
     "Crafter is a survival game on a map of 64x64 cells, seen from above. The agent sees the 9x7 cells around it. "
     "It keeps itself alive (health, food, drink, energy: 0 to 9 each), gathers materials, builds, crafts tools, grows "
@@ -201,7 +201,7 @@ _RULES = (
     "gains 1 energy in about 11 steps. wake_up counts only when it wakes with full energy, not when damage wakes it.",
     "It is dark from about step 150 to step 270 of every 300 steps.",
     "Items may be given without the tool that is needed to get them.",
-    "An ore whose rarity is set, even to common, is found all over a mountain; unset, in some parts of it only.",
+    "Coal or iron whose rarity is set, even to common, is found all over a mountain; unset, in some parts of it only.",
 )
 
 # %% ../../nbs/15_crafter.simulator.ipynb #2126dfe7

@@ -1,0 +1,314 @@
+"""The vector environment under real faults: killed parents and workers, interrupts, broken states, bad input."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import envgen_nb
+from envgen_nb import conformance
+from envgen_nb.crafter.env import CrafterEnv
+from envgen_nb.crafter.reference import OBJECTIVES
+from envgen_nb.crafter.simulator import Crafter
+from envgen_nb.crafter.vector import CrafterVectorEnv, base_seeds
+from envgen_nb.crafter.world import CrafterWorld, EnvironmentSettings, InventorySettings
+
+MOUNTAIN = CrafterWorld(environment_settings=EnvironmentSettings(target_biome="mountain"),
+                        inventory_settings=InventorySettings(wood_pickaxe=1))
+HERE = {"num_workers": 0}
+
+
+def alive(pid):
+    "Whether a process is there and not merely waiting to be buried."
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:                                     # no /proc here: the signal got through
+        return os.path.isdir("/proc") is False
+    except ProcessLookupError:
+        return False
+
+
+def gone(pids, seconds=20):
+    "Wait until none of the processes is left; whether that happened."
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if not any(alive(pid) for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def actions(steps, num_envs, seed=0):
+    return np.random.default_rng(seed).integers(17, size=(steps, num_envs))
+
+
+def run(venv, rows):
+    "All that is returned, as bytes, and the environment closed."
+    obs, infos = venv.reset()
+    found = [b"".join(part.tobytes() for part in (obs.values() if isinstance(obs, dict) else [obs]))]
+    for row in rows:
+        obs, *rest, infos = venv.step(row)
+        parts = [*(obs.values() if isinstance(obs, dict) else [obs]), *rest]
+        parts += [infos[name] for name in ("achievements", "inventory", "position")]
+        if "episode" in infos:
+            mask = infos["_episode"]
+            parts += [mask, *(part[mask] for part in infos["episode"].values())]
+        found.append(b"".join(np.ascontiguousarray(part).tobytes() for part in parts))
+    venv.close()
+    return found
+
+
+@pytest.mark.parametrize("obs", ["pixels", "symbols"])
+def test_the_number_of_workers_changes_nothing(obs):
+    rows = actions(40, 5)
+    runs = [run(CrafterVectorEnv([None, MOUNTAIN], 5, 3, obs, length=15, num_workers=n), rows) for n in (0, 1, 3)]
+    assert runs[0] == runs[1] == runs[2]
+
+
+def test_it_is_many_single_environments():
+    "Each sub-environment plays what a single environment with its base seed and world plays."
+    rows = actions(60, 3, seed=1)
+    venv = CrafterVectorEnv([None, MOUNTAIN], 3, 9, "pixels", length=25, **HERE)
+    singles = [CrafterEnv(world, length=25) for world in (None, MOUNTAIN, None)]
+    obs, _ = venv.reset()
+    for i, (env, seed) in enumerate(zip(singles, base_seeds(9, 3), strict=True)):
+        assert np.array_equal(obs[i], env.reset(seed=seed)[0])
+    total = np.zeros(3)
+    for row in rows:
+        obs, rewards, terminated, truncated, infos = venv.step(row)
+        for i, env in enumerate(singles):
+            last, reward, dead, over, info = env.step(int(row[i]))
+            total[i] += reward
+            assert (reward, dead, over) == (rewards[i], terminated[i], truncated[i])
+            if dead or over:
+                assert infos["_final_obs"][i] and np.array_equal(infos["final_obs"][i], last)
+                assert infos["episode"]["return"][i] == pytest.approx(total[i])
+                assert infos["episode"]["world"][i] == i % 2
+                unlocked = [info["achievements"][name] > 0 for name in OBJECTIVES]
+                assert infos["episode"]["unlocked"][i].tolist() == unlocked
+                last, info = env.reset()
+                total[i] = 0
+            assert np.array_equal(obs[i], last)
+            assert infos["position"][i].tolist() == info["player_pos"].tolist()
+            assert infos["inventory"][i].tolist() == list(info["inventory"].values())
+            assert infos["achievements"][i].tolist() == [info["achievements"][name] for name in OBJECTIVES]
+    venv.close()
+
+
+def test_the_contract_holds_with_worker_processes():
+    make = conformance._Make(Crafter(), (None, MOUNTAIN), num_envs=3, obs="symbols", length=12, num_workers=2)
+    rows = actions(36, 3)
+    conformance.check_step(Crafter(), make, rows)
+    conformance.check_state(make, rows, episodes=2)
+
+
+PARENT = """
+import sys
+import numpy as np
+from envgen_nb import make_vec
+{patch}
+venv = make_vec("crafter", num_envs=4, obs="symbols", num_workers=2)
+print(*(worker.process.pid for worker in venv._crews.workers), flush=True)
+venv.reset()
+while True:
+    venv.step(np.zeros(4, int))
+"""
+# The workers have been started and are told nothing: the parent dies while they begin.
+WAITING = """
+import time
+from envgen_nb.crafter import vector
+def exchange(self, *rest):
+    print(*(worker.process.pid for worker in self.workers), flush=True)
+    time.sleep(1000)
+vector._Crews._exchange = exchange
+"""
+
+
+def parent(patch=""):
+    "A script without a `__main__` guard that plays for ever, and the process ids of its workers."
+    process = subprocess.Popen([sys.executable, "-c", PARENT.format(patch=patch)], text=True, start_new_session=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return process, [int(pid) for pid in process.stdout.readline().split()]
+
+
+@pytest.mark.parametrize("patch", ["", WAITING], ids=["playing", "starting"])
+def test_workers_end_when_their_parent_is_killed(patch):
+    process, pids = parent(patch)
+    assert len(pids) == 2
+    time.sleep(0.5)
+    assert all(alive(pid) for pid in pids)
+    process.kill()
+    assert process.wait(10) == -signal.SIGKILL and gone(pids)
+    assert process.stderr.read() == ""                             # and without a word
+
+
+def test_ctrl_c_reaches_the_parent_only():
+    process, pids = parent()
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert errors.count("Traceback") == 1 and errors.rstrip().endswith("KeyboardInterrupt")
+    assert gone(pids)
+
+
+def test_a_dead_worker_is_named_and_so_is_what_it_played():
+    venv = CrafterVectorEnv([None, MOUNTAIN], 4, obs="symbols", num_workers=2)
+    venv.reset()
+    pids = [worker.process.pid for worker in venv._crews.workers]
+    os.kill(pids[1], signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=rf"worker 1 \(process {pids[1]}\) died with exit status -9") as error:
+        for row in actions(10, 4):
+            venv.step(row)
+    assert "sub-environment 3" in str(error.value) and '"target_biome": "mountain"' in str(error.value)
+    assert gone(pids)
+    for attempt in (lambda: venv.step([0] * 4), venv.reset, venv.get_state):
+        with pytest.raises(RuntimeError):
+            attempt()
+    venv.close()
+
+
+def test_a_failing_worker_tells_why():
+    venv = CrafterVectorEnv(num_envs=2, num_workers=1)
+    venv.reset()
+    with pytest.raises(RuntimeError, match="worker 0 failed") as error:
+        venv._crews.do("no such command")
+    assert "KeyError" in str(error.value)
+    with pytest.raises(RuntimeError, match="closed"):
+        venv.reset()
+
+
+def test_an_interrupted_step_leaves_a_usable_environment(monkeypatch):
+    "Ctrl-C while waiting for answers: the next step is refused, the next reset works and reads no stale answer."
+    venv = CrafterVectorEnv(num_envs=3, obs="symbols", num_workers=2)
+    venv.reset(seed=4)
+    states = venv.get_state()
+    reference = [venv.step(row)[1].copy() for row in actions(5, 3)]
+    venv.set_state(states)
+    worker = venv._crews.workers[1]
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(worker, "answer", interrupt)
+        venv.step([0, 0, 0])
+    with pytest.raises(RuntimeError, match="reset"):
+        venv.step([0, 0, 0])
+    venv.set_state(states)
+    assert all(np.array_equal(venv.step(row)[1], was) for row, was in zip(actions(5, 3), reference, strict=True))
+    venv.close()
+
+
+def test_workers_end_with_the_environment():
+    for end in ("close", "forget"):
+        venv = CrafterVectorEnv(num_envs=2, num_workers=2)
+        pids = [worker.process.pid for worker in venv._crews.workers]
+        if end == "close":
+            venv.close()
+            venv.close()
+        del venv
+        gc.collect()
+        assert gone(pids, 5)
+
+
+# Saved states.
+
+def test_a_long_game_comes_back_through_a_night_in_another_kind_of_observation():
+    "States do not depend on the kind of observation or the number of workers."
+    rows = actions(260, 2, seed=5)
+    rows[rows == 6] = 0
+    venv = CrafterVectorEnv([MOUNTAIN], 2, 0, "symbols", **HERE)
+    other = CrafterVectorEnv([MOUNTAIN], 2, 0, "pixels", num_workers=1)
+    venv.reset()
+    for row in rows[:200]:
+        venv.step(row)
+    other.set_state(venv.get_state())
+    for row in rows[200:]:
+        ours, theirs = venv.step(row), other.step(row)
+        assert all(np.array_equal(a, b) for a, b in zip(ours[1:4], theirs[1:4], strict=True))
+        assert np.array_equal(ours[4]["position"], theirs[4]["position"])
+    assert other.get_state() == venv.get_state()
+    assert np.array_equal(other.set_state(other.get_state()), other._see("obs."))
+    venv.close(), other.close()
+
+
+def test_a_full_quota_comes_back():
+    venv = CrafterVectorEnv(num_envs=2, obs="symbols", length=3, episodes=1, **HERE)
+    venv.reset()
+    last = [venv.step([1, 2]) for _ in range(4)][-1][0]
+    last = {name: part.copy() for name, part in last.items()}
+    states = venv.get_state()
+    venv.reset()
+    assert not venv.finished.any()
+    obs = venv.set_state(states)
+    assert venv.finished.all() and all(np.array_equal(obs[name], last[name]) for name in obs)
+    _, rewards, terminated, truncated, infos = venv.step([5, 5])
+    assert not (rewards.any() or terminated.any() or truncated.any()) and "episode" not in infos
+    assert venv.get_state() == states
+
+
+def test_states_that_do_not_fit_are_refused_and_nothing_is_touched():
+    def made(world=None, **changes):
+        venv = CrafterVectorEnv([world], 2, obs="symbols", **({"length": 50} | HERE | changes))
+        venv.reset()
+        venv.step([5, 5])
+        return venv
+
+    venv = made()
+    states, other = venv.get_state(), made(MOUNTAIN).get_state()
+    flipped = states[1][:20] + bytes([states[1][20] ^ 1]) + states[1][21:]
+    for wrong, why in [([states[0], other[1]], "sub-environment 1.*another world"),
+                       (made(length=51).get_state(), "another step limit"),
+                       (made(episodes=2).get_state(), "another number of episodes"),
+                       ([states[0], flipped], "sub-environment 1.*broken"), ([b"", b""], "not a saved"),
+                       ([b"crafter2" + states[0][8:]] * 2, "not a saved"), (states[:1], "need 2 states"),
+                       ([states[0], "text"], "expected bytes")]:
+        with pytest.raises(ValueError, match=why):
+            venv.set_state(wrong)
+        assert venv.get_state() == states
+    venv.step([1, 1])
+
+
+# Seeds and arguments.
+
+def test_neighbouring_seeds_share_nothing():
+    seeds = [set(base_seeds(seed, 100)) for seed in range(20)]
+    assert len(set.union(*seeds)) == 2000
+    assert all(0 <= s < 2 ** 31 for found in seeds for s in found)
+
+
+@pytest.mark.parametrize("wrong", [
+    {"num_envs": 0}, {"num_envs": 2.0}, {"num_envs": True}, {"obs": "smell"}, {"worlds": []}, {"worlds": MOUNTAIN},
+    {"worlds": [{"environment_settings": {}}]}, {"worlds": "mountain"}, {"length": 0}, {"length": 10_001},
+    {"length": "1"}, {"episodes": 0}, {"episodes": 1.5}, {"num_workers": -1}, {"seed": -1}, {"seed": 1.5},
+    {"seed": [1, 2, 3]}, {"seed": [1, -2]}, {"seed": "one"}, {"threads": 2}])
+def test_arguments_that_make_no_sense_are_refused_before_a_process_starts(wrong, monkeypatch):
+    monkeypatch.setattr(subprocess, "Popen", None)
+    with pytest.raises((TypeError, ValueError)) as error:
+        envgen_nb.make_vec("crafter", **({"num_envs": 2} | wrong))
+    assert len(str(error.value)) > 20
+
+
+def test_actions_that_are_none_are_refused_and_the_game_goes_on():
+    venv = CrafterVectorEnv(num_envs=2, obs="symbols", **HERE)
+    with pytest.raises(RuntimeError, match="reset"):
+        venv.step([0, 0])
+    with pytest.raises(RuntimeError, match="reset"):
+        venv.render()
+    with pytest.raises(RuntimeError, match="reset"):
+        venv.get_state()
+    venv.reset()
+    for wrong in ([0], [[0, 0]], [0.0, 1.0], [True, False], [0, 17], [-1, 0], ["noop", "do"], [None, 0], 3):
+        with pytest.raises(ValueError, match="action"):
+            venv.step(wrong)
+    for right in ([0, 16], np.array([5, 5], np.uint8), (1, 2)):
+        venv.step(right)
+    with pytest.raises(ValueError, match="options"):
+        venv.reset(options={"episode": 3})

@@ -1,0 +1,411 @@
+"""What worlds mean on the map: the paper's vocabulary against its authors' figures, and the extended one in play."""
+
+import itertools
+import json
+from collections import deque
+
+import crafter.constants
+import crafter.engine
+import crafter.worldgen
+import numpy as np
+import opensimplex
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envgen_nb.crafter.reference import ACTIONS, AREA, MATERIALS, OBJECTIVES, Game
+from envgen_nb.crafter.simulator import Crafter
+from envgen_nb.crafter.symbols import symbols, symbols_space
+from envgen_nb.crafter.world import CrafterWorld, ExtendedCrafterWorld, Meaning, meaning
+from envgen_nb.world import check_world, load_worlds, parameters, save_worlds
+
+BIOMES = ("grassland", "beaches", "mountain", "natural")
+RARITIES = ("very common", "common", "rare")
+
+
+def made(model=ExtendedCrafterWorld, **sections):
+    "A world from its sections; it must be a right one."
+    world, complaints = check_world(model, sections)
+    assert not complaints, complaints
+    return world
+
+
+def started(world, seed=0):
+    game = Game(world, seed)
+    game.begin()
+    return game
+
+
+def cells(game, name):
+    return int((game._world._mat_map == MATERIALS.index(name)).sum())
+
+
+def count(game, kind):
+    return sum(type(thing).__name__ == kind for thing in game._world.objects)
+
+
+# The map: counts of the authors' fork (48 worlds per biome with random rarities), and an independent generator.
+
+FIGURES = {
+    "grassland": dict(water=0, grass=3692, stone=0, path=0, sand=0, tree=404, lava=0, coal=0, iron=0, diamond=0),
+    "beaches": dict(water=884, grass=2694, stone=0, path=0, sand=282, tree=236, lava=0, coal=0, iron=0, diamond=0),
+    "mountain": dict(water=0, grass=688, stone=1236, path=1391, sand=0, tree=59, lava=144, coal=180, iron=306,
+                     diamond=92),
+    "natural": dict(water=968, grass=1661, stone=418, path=343, sand=251, tree=219, lava=20, coal=67, iron=109,
+                    diamond=40),
+}
+
+
+@pytest.mark.parametrize("biome", BIOMES)
+def test_biomes_have_the_cells_that_the_authors_fork_gives_them(biome):
+    "The figures were counted in the fork, which silently takes very common coal for common: so does this test."
+    random = np.random.RandomState(0)
+    totals = dict.fromkeys(FIGURES[biome], 0.0)
+    for seed in range(48):
+        rarities = {f"{name}_rarity": RARITIES[random.randint(3)] for name in ("coal", "iron", "diamond", "tree")}
+        if rarities["coal_rarity"] == "very common":
+            rarities["coal_rarity"] = "common"
+        game = started(made(CrafterWorld, environment_settings={"target_biome": biome, **rarities}), seed)
+        for name in totals:
+            totals[name] += cells(game, name) / 48
+    for name, expected in FIGURES[biome].items():
+        assert abs(totals[name] - expected) <= 0.25 * expected + 12, (name, totals[name], expected)
+
+
+CONDITIONS = {  # straight from the table: thresholds for very common, common, rare; and stock's
+    "coal": (0.75, 0.85, 0.95), "iron": (0.65, 0.75, 0.85), "diamond": (0.85, 0.90, 0.994), "tree": (0.70, 0.80, 0.90)}
+STOCK = {"coal": 0.85, "iron": 0.75, "diamond": 0.994, "tree": 0.8}
+
+
+def direct_map(seed, biome, **rarity):
+    "The map cell by cell, with if and elif: written from the table, on the installed package's noise."
+    world = crafter.engine.World(AREA, list(MATERIALS[1:]), (12, 12))
+    world.reset(seed=hash((seed, 1)) % (2 ** 31 - 1))
+    uniform, generator = world.random.uniform, opensimplex.OpenSimplex(seed=world.random.randint(0, 2 ** 31 - 1))
+    threshold = {name: CONDITIONS[name][RARITIES.index(rarity[name])] if name in rarity else STOCK[name]
+                 for name in STOCK}
+
+    def simplex(*args):
+        return crafter.worldgen._simplex(generator, *args)
+
+    for x, y in itertools.product(range(64), range(64)):
+        start = 4 - np.sqrt((x - 32) ** 2 + (y - 32) ** 2) + 2 * simplex(x, y, 8, 3)
+        start = 1 / (1 + np.exp(-start))
+        water = simplex(x, y, 3, {15: 1, 5: 0.15}, False) + 0.1 - 2 * start
+        mountain = simplex(x, y, 0, {15: 1, 5: 0.3}) - (4 * start + 0.3 * water)
+        begin, ground = 0.5, "grass"
+        if biome == "mountain":
+            mountain, water, begin, ground = 2 * abs(mountain), 0.1 * water, 0.6, "path"
+        elif biome == "beaches":
+            mountain, begin = 0.1 * mountain, 0.8
+        elif biome == "grassland":
+            water, mountain, begin = 0.1 * water, 0.1 * mountain, 0.6
+        deep = mountain > 0.18
+        if start > begin:
+            material = ground
+        elif mountain > 0.15:
+            if simplex(x, y, 6, 7) > 0.15 and mountain > 0.3:
+                material = "path"
+            elif simplex(2 * x, y / 5, 7, 3) > 0.4 or simplex(x / 5, 2 * y, 7, 3) > 0.4:
+                material = "path"
+            elif (deep if "coal" in rarity else simplex(x, y, 1, 8) > 0) and uniform() > threshold["coal"]:
+                material = "coal"
+            elif (deep if "iron" in rarity else simplex(x, y, 2, 6) > 0.4) and uniform() > threshold["iron"]:
+                material = "iron"
+            elif deep and uniform() > threshold["diamond"]:
+                material = "diamond"
+            elif mountain > 0.3 and simplex(x, y, 6, 5) > 0.35:
+                material = "lava"
+            else:
+                material = "stone"
+        elif 0.25 < water <= 0.35 and simplex(x, y, 4, 9) > -0.2:
+            material = "sand"
+        elif 0.3 < water:
+            material = "water"
+        else:
+            material = "tree" if simplex(x, y, 5, 7) > 0 and uniform() > threshold["tree"] else "grass"
+        world[x, y] = material
+    return world._mat_map
+
+
+@pytest.mark.parametrize("seed,biome,rarity", [
+    (0, "mountain", {"coal": "very common", "iron": "rare", "diamond": "common"}),
+    (1, "mountain", {"coal": "common"}), (2, "mountain", {}), (3, "natural", {"iron": "very common", "tree": "rare"}),
+    (4, "natural", {"diamond": "rare", "coal": "rare"}), (5, "beaches", {"tree": "very common"}),
+    (6, "grassland", {"tree": "common", "iron": "common"}), (7, "natural", {"diamond": "very common"})])
+def test_maps_equal_an_independent_generator(seed, biome, rarity):
+    world = made(CrafterWorld, environment_settings={"target_biome": biome,
+                                                     **{f"{name}_rarity": value for name, value in rarity.items()}})
+    assert np.array_equal(started(world, seed)._world._mat_map, direct_map(seed, biome, **rarity))
+
+
+@pytest.mark.parametrize("name,biome", [("coal", "mountain"), ("iron", "mountain"), ("diamond", "mountain"),
+                                        ("tree", "beaches")])
+def test_each_rarity_is_monotone(name, biome):
+    totals = [sum(cells(started(made(CrafterWorld, environment_settings={
+        "target_biome": biome, f"{name}_rarity": rarity}), seed), name) for seed in range(6)) for rarity in RARITIES]
+    assert totals[0] > 1.2 * totals[1] > 1.4 * totals[2] > 0
+
+
+def test_inventory_is_in_the_bag_and_items_need_no_tool():
+    bag = {"sapling": 1, "wood": 9, "stone": 0, "diamond": 4, "iron_sword": 1}
+    game = started(made(CrafterWorld, inventory_settings=bag))
+    assert {name: value for name, value in game._player.inventory.items() if value} == {
+        "health": 9, "food": 9, "drink": 9, "energy": 9, "sapling": 1, "wood": 9, "diamond": 4, "iron_sword": 1}
+    assert list(game._player.inventory) == list(crafter.constants.items)
+
+
+# The authors' configuration files.
+
+FILE = """[
+    {"environment_settings": {"target_biome": "mountain", "coal_rarity": "very_common", "iron_rarity": "very common",
+                              "diamond_rarity": "default", "tree_rarity": "rare"},
+     "inventory_settings": {"wood": 9, "wood_pickaxe": 1}},
+    {"environment_settings": {"target_biome": "default"}, "inventory_settings": {"sapling": 3}},
+    {"environment_settings": {}, "inventory_settings": {}},
+    {"environment_settings": {"target_biome": "natural", "tree_rarity": "very_common"}, "inventory_settings": {}}
+]"""
+
+
+def test_the_authors_files_load_as_they_are_and_are_saved_in_their_form(tmp_path):
+    worlds, complaints = load_worlds(CrafterWorld, FILE)
+    assert not complaints and len(worlds) == 4 and worlds[2] == CrafterWorld()
+    assert [ore.threshold for ore in meaning(worlds[0]).ores] == [0.75, 0.65, 0.994, 0.90]
+    assert meaning(worlds[1]) == meaning(made(CrafterWorld, inventory_settings={"sapling": 3}))
+    save_worlds(worlds, tmp_path / "worlds.json")
+    text = (tmp_path / "worlds.json").read_text()
+    assert load_worlds(CrafterWorld, text) == (worlds, [])
+    assert json.loads(text)[0] == {
+        "environment_settings": {"target_biome": "mountain", "coal_rarity": "very common",
+                                 "iron_rarity": "very common", "tree_rarity": "rare"},
+        "inventory_settings": {"wood": 9, "wood_pickaxe": 1}}
+    assert json.loads(text)[2] == {"environment_settings": {}, "inventory_settings": {}}
+
+
+@pytest.mark.parametrize("section,key,value", [
+    ("environment_settings", "peaceful_mode", True), ("environment_settings", "spawn_cows", 3),
+    ("environment_settings", "coal_rarity", "abundant"), ("environment_settings", "coal_rarity", "Very Common"),
+    ("environment_settings", "target_biome", "desert"), ("environment_settings", "target_biome", "very_common"),
+    ("environment_settings", "coal_rarity", 1), ("inventory_settings", "table", 1),
+    ("inventory_settings", "wood", 10), ("inventory_settings", "wood", -1), ("inventory_settings", "wood", "3"),
+    ("inventory_settings", "wood", True), ("inventory_settings", "wood", 2.0),
+    ("inventory_settings", "wood", "default"), ("inventory_settings", "iron_sword", 2), ("extra_settings", "a", 1)])
+def test_anything_else_in_a_file_gets_a_complaint_that_names_it(section, key, value):
+    data = [{"environment_settings": {}, "inventory_settings": {}}, {section: {key: value}}]
+    worlds, complaints = load_worlds(CrafterWorld, json.dumps(data))
+    assert len(worlds) == 1 and len(complaints) == 1 and complaints[0].environment == 2
+    assert complaints[0].field.startswith(section) and (key in complaints[0].field or section == "extra_settings")
+
+
+def test_the_odd_spellings_are_for_files_only():
+    for value in ("default", "very_common"):
+        assert check_world(CrafterWorld, {"environment_settings": {"coal_rarity": value}})[1]
+
+
+# The extended vocabulary, in play.
+
+def population(world, seed, steps, kinds=("Cow", "Zombie", "Skeleton")):
+    "How many there are of each kind on the map, every ten steps; the player stands still and is kept alive."
+    game, found = started(world, seed), []
+    for step in range(steps):
+        if step % 10 == 0:
+            found.append([count(game, kind) for kind in kinds])
+        game._player.inventory.update(health=9, food=9, drink=9, energy=9)
+        game.advance(0)
+        game.skip_picture()
+    return np.array(found)
+
+
+@pytest.mark.parametrize("kind,column,biome", [("cows", 0, "grassland"), ("zombies", 1, "grassland"),
+                                               ("skeletons", 2, "mountain")])
+def test_densities_are_ordered_and_hold_through_a_day_and_a_night(kind, column, biome):
+    runs = {}
+    for level in ("none", "rare", "common", "very common"):
+        world = made(environment_settings={"target_biome": biome}, creature_settings={kind: level})
+        runs[level] = population(world, 0, 300)[:, column]
+    assert not runs["none"].any()
+    late = {level: run[10:].mean() for level, run in runs.items()}            # long after balancing has begun
+    assert late["none"] < 0.7 * late["rare"] + 1 and late["rare"] < 0.7 * late["common"]
+    assert late["common"] < 0.7 * late["very common"]
+    many = runs["very common"]
+    assert many.min() >= 0.6 * many[0] > 20, "balancing undoes the density"
+
+
+def test_peaceful_stays_peaceful_through_a_night():
+    for biome in ("grassland", "mountain"):
+        world = made(environment_settings={"target_biome": biome}, creature_settings={"peaceful": True})
+        found = population(world, 1, 280)
+        assert not found[:, 1:].any()
+        assert found[:, 0].any()                                              # cows are still there
+
+
+def test_common_is_what_the_ordinary_game_has():
+    common = made(creature_settings={"cows": "common", "zombies": "common", "skeletons": "common", "peaceful": False},
+                  start_settings={"time_of_day": "morning", "near": [], "health": 9})
+    a, b = started(common, 4), started(None, 4)
+    for step in range(200):
+        assert a.advance(step % 5) == b.advance(step % 5)
+        a.skip_picture(), b.skip_picture()
+        assert a._world.random.get_state()[2] == b._world.random.get_state()[2]
+    assert np.array_equal(a._world._mat_map, b._world._mat_map)
+
+
+def reach(game):
+    "The cells that the player can walk to, with the moves that lead there."
+    start = tuple(game._player.pos.tolist())
+    found, queue = {start: []}, deque([start])
+    while queue:
+        x, y = pos = queue.popleft()
+        for action, step in (("move_left", (-1, 0)), ("move_right", (1, 0)), ("move_up", (0, -1)),
+                             ("move_down", (0, 1))):
+            there = x + step[0], y + step[1]
+            material, standing = game._world[there]
+            if there not in found and material in ("grass", "sand", "path") and standing is None:
+                found[there] = [*found[pos], action]
+                queue.append(there)
+    return found
+
+
+def placed(game, thing):
+    "Where a thing stands."
+    kinds = {"ripe_plant": "Plant", "cow": "Cow", "skeleton_tunnel": "Skeleton"}
+    if thing in kinds:
+        return [tuple(t.pos.tolist()) for t in game._world.objects if type(t).__name__ == kinds[thing]]
+    return [tuple(pos) for pos in np.argwhere(game._world._mat_map == MATERIALS.index(thing)).tolist()]
+
+
+def nearest(game, thing):
+    px, py = game._player.pos.tolist()
+    return min(placed(game, thing), key=lambda pos: max(abs(pos[0] - px), abs(pos[1] - py)))
+
+
+THINGS = ("table", "furnace", "water", "ripe_plant", "cow", "skeleton_tunnel")
+
+
+@pytest.mark.parametrize("biome", BIOMES)
+def test_things_near_are_near_and_can_be_reached(biome):
+    sets = [near for size in (1, 2, 3, 4) for near in itertools.combinations(THINGS, size)]
+    for seed, near in enumerate(sets):
+        world = made(environment_settings={"target_biome": biome}, start_settings={"near": near})
+        game = started(world, seed)
+        cells_in_reach, (px, py) = reach(game), game._player.pos.tolist()
+        for thing in near:
+            x, y = nearest(game, thing)
+            away = max(abs(x - px), abs(y - py))
+            assert 2 <= away <= (6 if thing == "skeleton_tunnel" else 3), (thing, near, seed)
+            assert any((x + dx, y + dy) in cells_in_reach for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1)))
+        if {"table", "furnace"} <= set(near):
+            table, furnace = nearest(game, "table"), nearest(game, "furnace")
+            assert any(max(abs(x - a), abs(y - b)) == 1 == max(abs(x - c), abs(y - d))
+                       for x, y in cells_in_reach for (a, b), (c, d) in [(table, furnace)])
+        if "ripe_plant" in near:
+            plant = next(thing for thing in game._world.objects if type(thing).__name__ == "Plant")
+            assert plant.ripe and game._world[plant.pos][0] == "grass"
+        if "skeleton_tunnel" in near:
+            assert sum(max(abs(x - px), abs(y - py)) <= 11 for x, y in placed(game, "skeleton_tunnel")) >= 2
+
+
+def walk(game, moves):
+    for move in moves:
+        game.advance(ACTIONS.index(move))
+        game.skip_picture()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_things_near_can_be_used(seed):
+    "Walk to the table and the furnace and make an iron pickaxe; walk to the plant and eat it; drink."
+    alone = {"peaceful": True, "cows": "none"}
+    bag = {"wood": 1, "coal": 1, "iron": 1}
+    game = started(made(creature_settings=alone, inventory_settings=bag, start_settings={
+        "near": ["table", "furnace"]}), seed)
+    table, furnace = nearest(game, "table"), nearest(game, "furnace")
+    ways = [way for (x, y), way in reach(game).items() if all(max(abs(x - a), abs(y - b)) == 1
+                                                              for a, b in (table, furnace))]
+    walk(game, [*min(ways, key=len), "make_iron_pickaxe"])
+    assert game._player.achievements["make_iron_pickaxe"] == 1
+
+    for thing, achievement, life in (("ripe_plant", "eat_plant", "food"), ("water", "collect_drink", "drink")):
+        game = started(made(creature_settings=alone, start_settings={"near": [thing], life: 2}), seed)
+        x, y = nearest(game, thing)
+        beside = {(x - 1, y): "move_right", (x + 1, y): "move_left", (x, y - 1): "move_down", (x, y + 1): "move_up"}
+        ways = [[*way, beside[pos], "do"] for pos, way in reach(game).items() if pos in beside]
+        walk(game, min(ways, key=len))
+        assert game._player.achievements[achievement] == 1 and game._player.inventory[life] > 2
+
+
+def test_start_numbers_and_time_of_day():
+    start = {"health": 3, "food": 4, "drink": 5, "energy": 6}
+    game = started(made(start_settings=start))
+    assert {name: game._player.inventory[name] for name in start} == start
+    assert game.advance(0)[0] == 0                                        # being hurt at the start is no loss
+    ordinary = started(None)
+    light = []
+    for _ in range(300):
+        light.append(float(ordinary._world.daylight))
+        ordinary._step += 1
+        ordinary._update_time()
+    for hour, ahead in {"morning": 0, "noon": 60, "evening": 130, "night": 180}.items():
+        game = started(made(start_settings={"time_of_day": hour}))
+        assert abs(game._world.daylight - light[ahead]) < 1e-12
+        game.advance(0)
+        assert abs(game._world.daylight - light[ahead + 1]) < 1e-12
+    assert np.argmax(light) == 60 and light[130] > 0.5 > light[180]
+
+
+# Any world.
+
+def data(model):
+    "JSON data of any world of a vocabulary, contradictions included."
+    sections = {}
+    for parameter in parameters(model):
+        if parameter.many:
+            values = st.lists(st.sampled_from(parameter.choices), max_size=parameter.high)
+        elif parameter.choices:
+            values = st.sampled_from(parameter.choices)
+        else:
+            values = st.integers(parameter.low, parameter.high)
+        sections.setdefault(parameter.path[0], {})[parameter.name] = values
+    return st.fixed_dictionaries({}, optional={name: st.fixed_dictionaries({}, optional=fields)
+                                               for name, fields in sections.items()})
+
+
+@pytest.mark.parametrize("model", [CrafterWorld, ExtendedCrafterWorld])
+def test_any_world_is_refused_with_one_complaint_or_plays(model):
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(data(model), st.integers(0, 2 ** 31 - 1), st.lists(st.integers(0, 16), max_size=12))
+    def plays(chosen, seed, actions):
+        world, complaints = check_world(model, chosen)
+        if world is None:
+            assert model is ExtendedCrafterWorld and len(complaints) == 1    # the paper's has no impossible world
+            return
+        assert load_worlds(model, json.dumps([world.settings()])) == ([world], [])
+        assert isinstance(meaning(world), Meaning) and len(meaning(world).fingerprint) == 8
+        game, twin = started(world, seed), started(world, seed)
+        for action in actions:
+            assert symbols(game) in symbols_space()
+            assert game.advance(action) == twin.advance(action)
+            game.skip_picture(), twin.picture()
+        assert np.array_equal(game._world._mat_map, twin._world._mat_map)
+        assert game._world.random.get_state()[2] == twin._world.random.get_state()[2]
+
+    plays()
+
+
+def test_practice_worlds_start_one_step_before():
+    "In each world to practise a skill in, what the skill takes is in the bag, near, or on the map."
+    crafter = Crafter()
+    takes = {"collect_diamond": "diamonds", "collect_iron": "iron", "collect_coal": "coal", "collect_stone": "stone",
+             "collect_wood": "trees", "collect_drink": "water", "eat_cow": "cows", "defeat_skeleton": "skeletons",
+             "place_plant": "grass", "collect_sapling": "grass"}
+    for objective, vocabulary in itertools.product(OBJECTIVES, crafter.vocabularies):
+        for world in crafter.practice(objective, vocabulary):
+            game = started(world, 2)
+            bag = game._player.inventory
+            if objective in takes:
+                assert crafter.describe(world, 2)[takes[objective]] > 0, (objective, str(world))
+            if objective.startswith("make"):
+                material = objective.split("_")[1]
+                assert bag["wood"] >= 1
+                assert material == "wood" or bag["stone"] >= 1 or bag["iron"] >= 1 or bag["wood_pickaxe"] == 1
+            if objective in ("collect_stone", "collect_coal", "collect_iron", "collect_diamond"):
+                assert bag["wood_pickaxe"] == 1
