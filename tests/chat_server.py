@@ -21,7 +21,7 @@ class Handler(BaseHTTPRequestHandler):
         with self.server.lock:
             number = len(self.server.requests)
             self.server.requests.append(body)
-            self.server.headers.append(dict(self.headers))
+            self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
             self.server.paths.append(self.path)
         behaviour = self.server.behaviours[min(number, len(self.server.behaviours) - 1)]
         try:

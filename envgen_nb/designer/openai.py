@@ -207,8 +207,9 @@ def _advice(error: Exception, provider: "OpenAICompatible", keyed: bool) -> str:
         advice = f"failed, after {tries}; try later" if status >= 500 else "refused the question"
     return f"{advice} (HTTP {status}). It said: {_words(error)}"
 
-# %% ../../nbs/35_designer.openai.ipynb #a9027be7
+# %% ../../nbs/35_designer.openai.ipynb #6066435e
 OPENAI_URL = "https://api.openai.com/v1"
+_PAUSE = 0.5   # seconds before an answer that broke off is asked for again; twice as long each time
 _JSON_FORM = ('\n\nAnswer with one JSON object and nothing else, of the form {"environments": [{"purpose": "...", '
               '"settings": {...}}, ...]}: in "settings" the object that the form above shows in a block, in "purpose" '
               "what it says about it in prose.")
@@ -324,7 +325,7 @@ def _client(provider: OpenAICompatible, key: str | None) -> openai.OpenAI:
                          max_retries=provider.max_retries,
                          http_client=openai.DefaultHttpxClient(trust_env=False) if local else None)
 
-# %% ../../nbs/35_designer.openai.ipynb #10993851
+# %% ../../nbs/35_designer.openai.ipynb #0b4b26f8
 class _Call:
     "One request, asked until it is answered or until asking again is of no use."
 
@@ -374,4 +375,4 @@ class _Call:
         self.notes.append(f"the answer broke off ({error}); asked again")
         if self.on_text:
             self.on_text("\n[the answer broke off; asking again]\n")
-        time.sleep(min(0.5 * 2 ** (broken - 1), 8.0))
+        time.sleep(min(_PAUSE * 2 ** (broken - 1), 8.0))

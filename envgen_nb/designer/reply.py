@@ -28,7 +28,7 @@ class Design:
     world: World
     purpose: str = ""
 
-# %% ../../nbs/32_designer.reply.ipynb #10fbc830
+# %% ../../nbs/32_designer.reply.ipynb #f5833440
 @dataclass(frozen=True)
 class _Piece:
     "A JSON value in a reply."
@@ -41,7 +41,7 @@ class _Piece:
 _MARKER = re.compile(r"`{3,}|~{3,}")
 _LABEL = re.compile(r"[A-Za-z0-9_+.-]{1,20}")
 _START = re.compile(r"\{(?=\s*+(?:[\"'}]|//|/\*))|\[(?=\s*+(?:\{|//|/\*))")
-_BRACKET = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|[{}\[\]]')
+_BRACKET = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?|[{}\[\]]')
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,14 @@ def _block(reader: Reader, fence: _Fence) -> Iterator[_Piece]:
         return (yield _Piece(None, ReadError("a JSON object is expected in this block", start), start, start))
     yield from _scan(reader, position, fence.stop)
 
-# %% ../../nbs/32_designer.reply.ipynb #3b8a77bf
+# %% ../../nbs/32_designer.reply.ipynb #b333c520
 def _pieces(text: str) -> list[_Piece]:
     "All JSON in a reply, in order; its places in the text include the fences."
     value, stop, error = Reader(text).read(0)
-    only_json = error is None and isinstance(value, (dict, list)) and not _MARKER.search(text, stop)
+    if error is None and isinstance(value, (dict, list)) and not text[stop:].strip():
+        return [_Piece(value, None, 0, len(text))]             # nothing but JSON; a fence inside a string is none
     reader, found = Reader(text), []
-    for fence in () if only_json else _fences(text):           # a fence inside a string would not be one
+    for fence in islice(_fences(text), MAX_ENVIRONMENTS):
         inside = list(islice(_block(reader, fence), MAX_ENVIRONMENTS))
         if inside:
             inside[0] = replace(inside[0], start=fence.start)

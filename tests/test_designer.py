@@ -1,0 +1,312 @@
+"""Templates, the designers that need no model, and what they have in common."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envgen_nb.designer.design import conversation, design
+from envgen_nb.designer.offline import KNOWN, REACH, choose, depths, ranking, within_reach
+from envgen_nb.designer.prompt import (
+    KINDS,
+    PLACEHOLDERS,
+    Templates,
+    check_template,
+    fill,
+    first_prompt,
+    load_templates,
+    placeholders,
+    save_templates,
+    update_prompt,
+)
+from envgen_nb.designer.provider import (
+    Provider,
+    ProviderError,
+    Reply,
+    Request,
+    Usage,
+    make_provider,
+    provider_names,
+    provider_options,
+)
+from envgen_nb.designer.reply import Design, format_reply, parse_reply
+from envgen_nb.files import write_text
+from envgen_nb.world import get_simulator, parameters, save_worlds
+
+RECORDINGS = Path(__file__).parent / "recordings"
+CRAFTER = get_simulator("crafter")
+VOCABULARIES = tuple(CRAFTER.vocabularies)
+RATES = {name: (round(100 / (1 + i), 1), 2.0) for i, name in enumerate(CRAFTER.objectives)}
+
+
+def request(**changes) -> Request:
+    return Request(**{"simulator": CRAFTER, "messages": conversation([], "Design four worlds."), **changes})
+
+
+def asked(text: str, role: str = "user") -> dict:
+    return {"role": role, "content": text}
+
+
+# --- templates
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+@pytest.mark.parametrize("num_worlds", [1, 2, 4, 9])
+def test_prompts_hold_all_that_a_designer_must_know(vocabulary, num_worlds):
+    model = CRAFTER.world_class(vocabulary)
+    previous = [world for name in CRAFTER.objectives[:num_worlds] for world in CRAFTER.practice(name, vocabulary)[:1]]
+    first = first_prompt(load_templates(), CRAFTER, vocabulary, num_worlds)
+    update = update_prompt(load_templates(), CRAFTER, vocabulary, num_worlds, RATES, previous)
+    for prompt in (first, update):
+        assert "{{" not in prompt and CRAFTER.task in prompt and f"design: {num_worlds}\n" in prompt
+        for words in (*CRAFTER.objectives, *CRAFTER.rules, *(f"- {p.name}: {p.allowed}" for p in parameters(model))):
+            assert words in prompt
+    for name, (mean, std) in RATES.items():
+        assert f"{name}: {round(mean)}% +/- {round(std)}%" in update
+    assert update.count("```json") == num_worlds + 1
+    shown, complaints = parse_reply(update[:update.index("## Settings")], model, num_worlds)
+    assert complaints == [] and [d.world for d in shown] == previous      # what it shows could be answered as it is
+
+
+def test_edited_templates_are_used_as_given(tmp_path):
+    packaged = load_templates()
+    mine = {kind: getattr(packaged, kind).replace("{{rules}}", "{{!rules}}") + '\nMore: {"a": {"b": {}}} %s {0} \\1 }}'
+            for kind in KINDS}
+    for kind, text in mine.items():
+        write_text(tmp_path / f"{kind}.md", text)
+    templates = load_templates(tmp_path)
+    prompt = first_prompt(templates, CRAFTER)
+    assert prompt.endswith('More: {"a": {"b": {}}} %s {0} \\1 }}') and not any(rule in prompt for rule in CRAFTER.rules)
+    save_templates(templates, tmp_path / "run")
+    again = load_templates(tmp_path / "run")
+    assert (again.first, again.update) == (templates.first, templates.update)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_placeholder_is_missed(kind):
+    whole = " ".join(f"{{{{{name}}}}}" for name in placeholders(kind))
+    assert check_template(whole, kind) == []
+    for name in placeholders(kind):
+        complaint, = check_template(whole.replace(f"{{{{{name}}}}}", ""), kind)
+        assert f"{{{{{name}}}}} is missing" in complaint
+    with pytest.raises(ValueError, match="bogus"):
+        Templates("mine", **{k: whole + "{{bogus}}" if k == kind else getattr(load_templates(), k) for k in KINDS})
+
+
+def test_broken_template_files(tmp_path):
+    save_templates(load_templates(), tmp_path)
+    (tmp_path / "update.md").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="not UTF-8"):
+        load_templates(tmp_path)
+    (tmp_path / "update.md").unlink()
+    with pytest.raises(ValueError, match="No such file"):
+        load_templates(tmp_path)
+
+
+@given(st.text(), st.dictionaries(st.sampled_from(sorted(PLACEHOLDERS)), st.text(), min_size=len(PLACEHOLDERS)))
+def test_what_is_filled_in_is_not_filled_again(text, values):
+    for template in (text, "{{task}}" + text.replace("{", "(")):
+        assert isinstance(check_template(template, "first"), list)
+    nested = {name: f"{value}{{{{rules}}}}" for name, value in values.items()}
+    assert fill("{{task}} | {{rules}}", nested) == f"{nested['task']} | {nested['rules']}"
+
+
+# --- all designers that need no model
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+@pytest.mark.parametrize("feedback", [None, RATES], ids=["first", "later"])
+@pytest.mark.parametrize("num_worlds", [1, 4, 30])
+@pytest.mark.parametrize("name", ["offline", "random", "fixed"])
+def test_designers_without_a_model(name, num_worlds, feedback, vocabulary):
+    this = request(vocabulary=vocabulary, num_worlds=num_worlds, feedback=feedback, cycle=2 if feedback else 1, seed=5)
+    attempt, = design(make_provider(name), this)
+    assert attempt.complaints == () and len(attempt.designs) == num_worlds
+    assert all(type(d.world) is this.model and d.purpose for d in attempt.designs)
+    assert attempt.reply.usage == Usage() and make_provider(name).reply(this) == attempt.reply
+
+
+def test_all_designers_have_names_and_settings():
+    assert set(provider_names()) >= {"openai", "replay", "manual", "offline", "random", "fixed", "none"}
+    assert provider_options("offline") == () and {"model", "base_url", "api_key_env"} <= set(provider_options("openai"))
+    assert "api_key" not in provider_options("openai")
+    for name in ("offline", "none", "random", "manual", "fixed"):
+        assert isinstance(make_provider(name), Provider)
+        with pytest.raises(ValueError, match=f"{name}.*no setting colour"):
+            make_provider(name, colour="red")
+    for name, missing in (("openai", "model"), ("replay", "files")):
+        with pytest.raises(ValueError, match=f"needs the setting {missing}"):
+            make_provider(name)
+
+
+# --- offline
+
+
+def test_offline_goes_by_the_rates():
+    this = request(feedback=RATES, cycle=2)
+    order = ranking(this)
+    assert sorted(order) == sorted(CRAFTER.objectives)
+    for objective in order:
+        before = CRAFTER.prerequisites(objective)
+        assert within_reach(this, objective) == all(RATES[name][0] >= REACH for name in before)
+    ready = [name for name in order if RATES[name][0] < KNOWN and within_reach(this, name)]
+    assert order[:len(ready)] == sorted(ready, key=lambda name: (RATES[name][0], depths(CRAFTER)[name]))
+    text = make_provider("offline").reply(this).text
+    assert "not a language model" in text and order[0] in text and f"({RATES[order[0]][0]:.0f}%)" in text
+
+
+def test_offline_changes_its_mind_with_the_rates():
+    beginner = request(feedback={name: (0.0, 0.0) for name in CRAFTER.objectives}, cycle=2)
+    learned = {name: (95.0 if depths(CRAFTER)[name] < 3 else 0.0, 1.0) for name in CRAFTER.objectives}
+    expert = request(feedback=learned, cycle=3)
+    easy, hard = ({depths(CRAFTER)[name] for _, names in choose(this) for name in names} for this in (beginner, expert))
+    assert min(easy) == 0 and min(hard) >= 3
+    stuck = request(feedback={name: (0.0, 0.0) for name in CRAFTER.objectives}, cycle=3,
+                    previous=tuple(world for world, _ in choose(beginner)))
+    variants = [name for _, names in choose(beginner) for name in names if len(CRAFTER.practice(name)) > 1]
+    assert not variants or [w for w, _ in choose(stuck)] != [w for w, _ in choose(beginner)]
+
+
+# --- fixed
+
+
+def test_fixed_keeps_its_worlds_after_a_restart(tmp_path):
+    first, = design(make_provider("fixed", base="random"), request(seed=3))
+    worlds = tuple(d.world for d in first.designs)
+    later, = design(make_provider("fixed", base="random"), request(seed=3, cycle=3, previous=worlds, feedback=RATES))
+    assert tuple(d.world for d in later.designs) == worlds
+    save_worlds(worlds, tmp_path / "worlds.json")
+    read, = design(make_provider("fixed", worlds=str(tmp_path / "worlds.json")), request())
+    assert tuple(d.world for d in read.designs) == worlds
+    (tmp_path / "worlds.json").write_text(json.dumps([{"environment_settings": {"coal_rarity": "very_common"}}] * 4))
+    read, = design(make_provider("fixed", worlds=str(tmp_path / "worlds.json")), request())
+    assert read.designs[0].world.environment_settings.coal_rarity == "very common"    # the authors' spelling
+    (tmp_path / "worlds.json").write_text('[{"gnomes": 1}]')
+    with pytest.raises(ProviderError, match="gnomes"):
+        list(design(make_provider("fixed", worlds=str(tmp_path / "worlds.json")), request()))
+
+
+# --- replay
+
+
+def test_replay_of_real_replies_through_two_cycles():
+    provider = make_provider("replay", files=[str(RECORDINGS / f"crafter-{kind}.md") for kind in KINDS])
+    one, = design(provider, request())
+    history = [("Design four worlds.", one.reply.text)]
+    two, = design(provider, request(messages=conversation(history, "And now?"), cycle=2, feedback=RATES))
+    assert two.designs[0].world != one.designs[0].world and "crafter-update.md" in two.reply.notes[0]
+    history.append(("And now?", two.reply.text))
+    third = request(messages=conversation(history, "Once more."), cycle=3)
+    with pytest.raises(ProviderError, match="have run out: there are 2, and number 3 is asked for"):
+        list(design(provider, third))
+    patient = make_provider("replay", files=RECORDINGS / "crafter-update.md", repeat_last="true")
+    assert list(design(patient, third))[0].designs == two.designs
+
+
+def test_replay_of_an_earlier_run(tmp_path):
+    good = format_reply([Design(world, "p") for world in CRAFTER.practice("eat_cow")[:1] * 4])
+    for name, text in {"cycle-1/rejected-1.md": "no", "cycle-1/reply.md": good, "cycle-2/reply.md": good + "\nSecond.",
+                       "cycle-10/reply.md": good + "\nTenth.", "cycle-1/prompt.md": "p", "settings.json": "{}",
+                       "cycle-1/complaints-1.md": "c"}.items():
+        write_text(tmp_path / name, text)
+    provider = make_provider("replay", files=tmp_path)
+    assert [attempt.reply.text for attempt in design(provider, request())] == ["no", good]
+    again = list(design(provider, request(), recorded=["no"]))                       # killed after the first reply
+    assert [attempt.reply.text for attempt in again] == ["no", good]
+    third = conversation([("p", good), ("p", good + "\nSecond.")], "p")
+    assert next(design(provider, request(messages=third, cycle=3))).reply.text.endswith("Tenth.")
+
+
+def test_replay_of_replies_that_are_alike(tmp_path):
+    for n in range(3):
+        write_text(tmp_path / f"{n}.md", "same")
+    provider = make_provider("replay", files=tmp_path)
+    for used in range(3):
+        messages = conversation([("p", "same")] * used, "p")
+        assert provider.reply(request(messages=messages, cycle=used + 1)).notes == (f"replayed from {used}.md",)
+
+
+# --- manual
+
+
+def test_manual_takes_files_that_are_still_being_written(tmp_path):
+    good = format_reply([Design(world, "p") for world in CRAFTER.practice("eat_cow")[:1] * 4])
+    folder, waits = tmp_path / "manual", []
+
+    def person():
+        while not (folder / "prompt-cycle-1.md").exists():
+            time.sleep(0.01)
+        with open(folder / "reply-cycle-1.md", "w") as file:              # slowly, in many writes
+            for start in range(0, len(good), 60):
+                file.write(good[start:start + 60])
+                file.flush()
+                time.sleep(0.05)
+
+    threading.Thread(target=person, daemon=True).start()
+    provider = make_provider("manual", folder=str(folder), poll="0.2", timeout=60)
+    attempt, = design(provider, request(), on_text=waits.append)
+    assert attempt.complaints == () and attempt.reply.text == good.strip() and len(waits) > 1
+
+
+def test_manual_asks_again_in_new_files_and_keeps_all(tmp_path):
+    good = format_reply([Design(world, "p") for world in CRAFTER.practice("eat_cow")[:1] * 4])
+    write_text(tmp_path / "prompt-cycle-1.md", "Design four worlds.")
+    write_text(tmp_path / "reply-cycle-1.md", "\ufeffI forgot the JSON.")
+    write_text(tmp_path / "prompt-cycle-1-again-1.md", "an older prompt")
+    write_text(tmp_path / "reply-cycle-1-again-1.md", "an older reply")
+
+    def person():
+        while "JSON" not in (tmp_path / "prompt-cycle-1-again-1.md").read_text():
+            time.sleep(0.01)
+        (tmp_path / "reply-cycle-1-again-1.md").write_bytes(good.encode("utf-16"))      # Notepad's "Unicode"
+
+    threading.Thread(target=person, daemon=True).start()
+    provider = make_provider("manual", folder=tmp_path, poll=0.05, timeout=60)
+    first, second = design(provider, request())
+    assert "no JSON" in str(first.complaints[0]) and second.complaints == ()
+    assert "cannot be used" in (tmp_path / "prompt-cycle-1-again-1.md").read_text()
+    assert (tmp_path / "reply-cycle-1-again-1.old-1.md").read_text() == "an older reply"
+
+
+def test_manual_can_be_stopped_and_times_out(tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(text):
+        raise Stop
+    provider = make_provider("manual", folder=tmp_path, poll=0.01, timeout=0.05)
+    with pytest.raises(Stop):
+        provider.reply(request(), on_text=stop)
+    with pytest.raises(ProviderError, match="no reply came within 0.05 s; save it as .*reply-cycle-1.md and resume"):
+        provider.reply(request())
+    write_text(tmp_path / "reply-cycle-1.md", "  \n")                      # nothing in it yet
+    with pytest.raises(ProviderError, match="no reply came"):
+        provider.reply(request())
+
+
+def test_manual_through_a_function():
+    provider = make_provider("manual", ask=lambda asked: f"seen: {asked.prompt}")
+    assert provider.reply(request()) == Reply("seen: Design four worlds.", notes=("given by a person",))
+
+
+# --- the conversation, and the shape of the package
+
+
+def test_conversation_keeps_its_history():
+    messages = conversation([("one", "1"), ("two", "2")], "three")
+    assert messages == (asked("one"), asked("1", "assistant"), asked("two"), asked("2", "assistant"), asked("three"))
+
+
+def test_designer_needs_no_torch_and_no_game():
+    modules = sorted(f"envgen_nb.designer.{path.stem}" for path in
+                     (Path(__file__).parents[1] / "envgen_nb" / "designer").glob("*.py") if path.stem != "__init__")
+    code = (f"import sys, {', '.join(modules)}\n"
+            "print([m for m in sys.modules if m == 'torch' or m.startswith(('envgen_nb.crafter', 'envgen_nb.agent'))])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]" and len(modules) == 9
