@@ -6,7 +6,7 @@
 __all__ = ['write_report', 'find_notebook', 'notebook_parameters', 'read_parameters', 'runs_folder', 'new_run_path', 'open_run',
            'run_notebook', 'load_agent', 'play']
 
-# %% ../nbs/70_batch.ipynb #bdd860f9
+# %% ../nbs/70_batch.ipynb #cc7a1297
 import ast
 import html
 import io
@@ -19,6 +19,7 @@ from typing import Any
 
 import papermill
 from PIL import Image
+from traitlets.config import Config
 
 import envgen_nb
 
@@ -147,7 +148,7 @@ def open_run(
     settings = load_settings(**given)
     return create_run(settings, folder or new_run_path(settings.simulator))
 
-# %% ../nbs/70_batch.ipynb #f1a5ff34
+# %% ../nbs/70_batch.ipynb #a6448e6c
 def run_notebook(
     simulator: str,               # the notebook nbs/lab/<simulator>.ipynb
     parameters: dict[str, Any],   # as from `read_parameters`
@@ -155,7 +156,8 @@ def run_notebook(
 ) -> Path:                        # the executed notebook, in the run folder
     """Run a lab notebook headless with papermill and tell the terminal how it goes.
 
-    A failing cell raises papermill's `PapermillExecutionError`; the notebook with the error is kept all the same.
+    A failing cell raises papermill's `PapermillExecutionError`; the notebook with the error is kept all the same. The
+    kernel listens on files in a private folder, not on a network port.
     """
     notebook, folder = find_notebook(simulator), Path(folder).resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -165,7 +167,8 @@ def run_notebook(
     watcher.start()
     try:
         papermill.execute_notebook(str(notebook), str(output), parameters | {"folder": str(folder)},
-                                   kernel_name="python3", progress_bar=False, cwd=str(Path.cwd()))
+                                   kernel_name="python3", progress_bar=False, cwd=str(Path.cwd()),
+                                   config=Config({"KernelManager": {"transport": "ipc"}}))
     finally:
         stop.set()
         watcher.join()

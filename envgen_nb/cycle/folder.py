@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['FORMAT', 'Stage', 'stages', 'RunFolderError', 'RunFolder', 'create_run', 'cut_metrics', 'write_sheet']
 
-# %% ../../nbs/51_cycle.folder.ipynb #678dd921
+# %% ../../nbs/51_cycle.folder.ipynb #95063462
 import io
 import json
 import time
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image, ImageDraw
 
 from ..agent.evaluate import Evaluation
@@ -128,7 +127,7 @@ def _read_info(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise RunFolderError(f"{path / 'run.json'} does not hold a run's settings: {error}") from None
 
-# %% ../../nbs/51_cycle.folder.ipynb #e98da5d5
+# %% ../../nbs/51_cycle.folder.ipynb #e0d9581b
 def create_run(
     settings: RunSettings,   # what decides the run
     path: str | Path,        # a folder that does not exist yet, or is empty
@@ -140,7 +139,7 @@ def create_run(
     save_templates(load_templates(settings.templates), path / "templates")
     write_json(path / "run.json", {
         "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine(),
-        "threads": settings.threads or torch.get_num_threads(), "settings": settings.model_dump()})
+        "threads": settings.threads or 1, "settings": settings.model_dump()})
     return RunFolder(path)
 
 # %% ../../nbs/51_cycle.folder.ipynb #a6552fe7

@@ -119,7 +119,7 @@ class Finished(Event):
     "The run is complete."
     seconds: float            # of this session
 
-# %% ../../nbs/52_cycle.run.ipynb #2ee03bc2
+# %% ../../nbs/52_cycle.run.ipynb #686079c6
 CHECKPOINT_SECONDS = 30.0    # a killed run repeats at most this much work, plus one rollout
 
 
@@ -131,7 +131,6 @@ class _Walk:
     preset: Preset
     agent: Agent
     writer: SummaryWriter
-    evaluation_venv: Any                          # evaluation_runs · evaluation_episodes sub-environments
     on_text: Callable[[str], None] | None
     stage: int = 0                                # training stages behind us
     rollouts: int = 0                             # rollouts done in the present one
@@ -146,7 +145,7 @@ class _Walk:
         "A seed of its own for each purpose, all from the run's one seed."
         return int(np.random.SeedSequence((self.settings.seed, *path)).generate_state(1)[0] >> 1)
 
-# %% ../../nbs/52_cycle.run.ipynb #a3e5c468
+# %% ../../nbs/52_cycle.run.ipynb #c576046f
 def _open(run: RunFolder, on_text: Callable[[str], None] | None) -> _Walk:
     "Everything that a run needs, as it was at its last checkpoint or at the very start."
     settings, preset = run.settings, get_preset(run.settings.agent)
@@ -154,30 +153,25 @@ def _open(run: RunFolder, on_text: Callable[[str], None] | None) -> _Walk:
     if settings.designer == "manual":
         options.setdefault("folder", str(run.path / "manual"))
     provider = make_provider(settings.designer, **options)
-    episodes = settings.evaluation_runs * settings.evaluation_episodes
-    venv = run.simulator.make_vec(num_envs=episodes, seed=0, obs=preset.obs, episodes=1)
-    agent = Agent(preset, venv.single_observation_space, venv.single_action_space, settings.seed, settings.device)
-    walk = _Walk(run, provider, preset, agent, None, venv, on_text)
-    if (run.path / "checkpoint.pt").exists():
-        _restore(walk)
-    walk.writer = SummaryWriter(run.path / "tensorboard", purge_step=agent.steps if agent.steps else None)
+    with contextlib.closing(run.simulator.make_vec(num_envs=1, obs=preset.obs, num_workers=0)) as venv:
+        agent = Agent(preset, venv.single_observation_space, venv.single_action_space, settings.seed, settings.device)
+    state = load_checkpoint(run.path / "checkpoint.pt") if (run.path / "checkpoint.pt").exists() else None
+    if state:
+        agent.load_state_dict(state["agent"])
+    writer = SummaryWriter(run.path / "tensorboard", purge_step=agent.steps or None)
+    walk = _Walk(run, provider, preset, agent, writer, on_text)
+    if state:
+        walk.stage, walk.rollouts = state["stage"], state["rollouts"]
+        walk.venv_states = [bytes(tensor.numpy()) for tensor in state["venv"]]
     return walk
 
-# %% ../../nbs/52_cycle.run.ipynb #2711748c
+# %% ../../nbs/52_cycle.run.ipynb #3651a49d
 def _save(walk: _Walk, stage: int, rollouts: int, venv: Any = None) -> None:
     "Write down the position and all that is needed to go on from it, in one step."
     walk.stage, walk.rollouts = stage, rollouts
     states = [torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in venv.get_state()] if venv else []
     save_checkpoint(walk.run.path / "checkpoint.pt", {
         "stage": stage, "rollouts": rollouts, "agent": walk.agent.state_dict(), "venv": states})
-
-
-def _restore(walk: _Walk) -> None:
-    "Go back to the last checkpoint."
-    state = load_checkpoint(walk.run.path / "checkpoint.pt")
-    walk.agent.load_state_dict(state["agent"])
-    walk.stage, walk.rollouts = state["stage"], state["rollouts"]
-    walk.venv_states = [bytes(tensor.numpy()) for tensor in state["venv"]]
 
 # %% ../../nbs/52_cycle.run.ipynb #e0df6155
 def _prompt(walk: _Walk, cycle: int) -> str:
@@ -322,15 +316,18 @@ class _Meter:
         return Training(stage.name, stage.phase, rollout * batch, total * batch, steps - left, steps, round(speed, 1),
                         round(seconds, 1), {o: round(float(r), 1) for o, r in zip(objectives, rates, strict=True)})
 
-# %% ../../nbs/52_cycle.run.ipynb #0a0b6b49
+# %% ../../nbs/52_cycle.run.ipynb #1706490b
 def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
     "Measure the agent, unless that has been done."
     run = walk.run
     if run.evaluation(part) is not None:
         return
-    yield Evaluating(part, walk.evaluation_venv.num_envs)
+    episodes = walk.settings.evaluation_runs * walk.settings.evaluation_episodes
+    yield Evaluating(part, episodes)
     start = time.monotonic()
-    evaluation = evaluate(walk.agent, walk.evaluation_venv, walk.settings.evaluation_runs, walk.seed(2))
+    with contextlib.closing(run.simulator.make_vec(num_envs=episodes, seed=walk.seed(2), obs=walk.preset.obs,
+                                                   episodes=1)) as venv:
+        evaluation = evaluate(walk.agent, venv, walk.settings.evaluation_runs, walk.seed(2))
     walk.seconds_per_evaluation = time.monotonic() - start
     save_checkpoint(run.path / part / "checkpoint.pt", {"agent": walk.agent.state_dict()})
     event = _evaluated(run, part, evaluation)
@@ -364,7 +361,7 @@ def _road(walk: _Walk) -> Iterator[Event]:
         yield from training_of("final")
         yield from _evaluate(walk, "final")
 
-# %% ../../nbs/52_cycle.run.ipynb #e84d87d6
+# %% ../../nbs/52_cycle.run.ipynb #d632498f
 def run_cycles(
     path: str | Path,                                # a folder made by `create_run`, new or stopped anywhere
     on_text: Callable[[str], None] | None = None,    # is given the designer's answer as it comes, where it streams
@@ -388,7 +385,6 @@ def run_cycles(
             yield _told(run, Finished(round(time.monotonic() - start, 1)))
         finally:
             walk.writer.close()
-            walk.evaluation_venv.close()
 
 
 def _told(run: RunFolder, event: Event) -> Event:

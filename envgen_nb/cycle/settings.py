@@ -17,7 +17,7 @@ from ..designer.prompt import load_templates
 from ..designer.provider import make_provider, provider_names, provider_options
 from ..world import get_simulator, simulators
 
-# %% ../../nbs/50_cycle.settings.ipynb #847ee238
+# %% ../../nbs/50_cycle.settings.ipynb #18ecae06
 class RunSettings(BaseModel):
     "What decides a run. Frozen; unknown names and wrong types are errors; `create_run` stores it with the run."
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
@@ -37,7 +37,7 @@ class RunSettings(BaseModel):
 
     agent: str = Field("symbols", description="preset of the agent: symbols, laptop or paper")
     device: str = Field("cpu", description="where the network runs: cpu, cuda or cuda:1")
-    threads: int | None = Field(None, ge=1, description="torch's threads; None: chosen at the start and recorded")
+    threads: int | None = Field(None, ge=1, description="torch's threads; None: one, which a busy machine cannot slow down")
     deterministic: bool = Field(False, description="on a GPU: slower, but the same bits every time")
 
     designer: str = Field("offline", description="who designs the worlds")
