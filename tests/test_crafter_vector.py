@@ -177,7 +177,7 @@ def test_a_dead_worker_is_named_and_so_is_what_it_played():
 def test_a_failing_worker_tells_why():
     venv = CrafterVectorEnv(num_envs=2, num_workers=1)
     venv.reset()
-    with pytest.raises(RuntimeError, match="worker 0 failed") as error:
+    with pytest.raises(RuntimeError, match=r"worker 0 .* failed") as error:
         venv._crews.do("no such command")
     assert "KeyError" in str(error.value)
     with pytest.raises(RuntimeError, match="closed"):
@@ -193,7 +193,7 @@ def test_an_interrupted_step_leaves_a_usable_environment(monkeypatch):
     venv.set_state(states)
     worker = venv._crews.workers[1]
 
-    def interrupt():
+    def interrupt(number):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -299,7 +299,7 @@ class _Rules(_env.Env):
         light, (low, rise), (high, climb) = self._world.daylight, population.low, population.high
         return lambda _, cells: (0 if cells < space else low + rise * light, high + climb * light)
 
-# %% ../../nbs/11_crafter.reference.ipynb #2a0f9ec3
+# %% ../../nbs/11_crafter.reference.ipynb #5b17abed
 class Game(_Rules):
     "One game of Crafter in one world: the package's own rules, made reproducible."
 
@@ -329,12 +329,14 @@ class Game(_Rules):
 
     def advance(self, action: int) -> tuple[float, bool, bool]:
         "One step: the reward, whether the player died, whether the step limit was reached. The caller looks once."
-        player = self._player
         self._step += 1
         self._update_time()
+        player, *others = self._world.objects        # the player is always the first
         player.action = constants.actions[action]
-        for thing in self._world.objects:
-            (px, py), (x, y) = player.pos.tolist(), thing.pos.tolist()
+        player.update()
+        px, py = player.pos.tolist()
+        for thing in others:
+            x, y = thing.pos.tolist()
             if abs(x - px) + abs(y - py) < 18:
                 thing.update()
         if self._step % 10 == 0:

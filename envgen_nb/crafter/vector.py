@@ -62,7 +62,7 @@ def _arrays(fields: dict[str, tuple[tuple[int, ...], np.dtype]], memory: Any) ->
         offset += _size({name: (shape, dtype)})
     return found
 
-# %% ../../nbs/14_crafter.vector.ipynb #23ba99c7
+# %% ../../nbs/14_crafter.vector.ipynb #a988a6c0
 class SavedGame(NamedTuple):
     "What is needed to play a sub-environment up to where it was."
     fingerprint: bytes    # of the world's meaning
@@ -94,7 +94,8 @@ def _unpack(state: bytes) -> SavedGame:
         raise ValueError("broken: the bytes are not the ones that were saved")
     *head, count = _HEAD.unpack_from(body)[1:]
     saved = SavedGame(*head, body[_HEAD.size:])
-    if len(saved.actions) != count or max(saved.actions, default=0) >= len(ACTIONS) or saved.episode < 1:
+    known = max(saved.actions, default=0) < len(ACTIONS)
+    if not known or len(saved.actions) != count or count > saved.length or saved.episode < 1:
         raise ValueError("broken: this is no game that could have been played")
     return saved
 
@@ -236,7 +237,7 @@ class _Crew:
 _COMMANDS = {"reset": _SubEnv.reset, "step": _SubEnv.step, "save": _save, "load": _load,
              "render": lambda sub: sub.game.glance()}
 
-# %% ../../nbs/14_crafter.vector.ipynb #faba766c
+# %% ../../nbs/14_crafter.vector.ipynb #e30edba0
 def _memory(size: int) -> Any:
     "An open file of that size without a name, in memory where the system can."
     if hasattr(os, "memfd_create"):
@@ -255,17 +256,17 @@ def _work(pipe: int, file: int) -> None:
             while not connection.poll(5.0):
                 if os.getppid() != parent:
                     return
-            command, items = connection.recv()
+            number, command, items = connection.recv()
             try:
                 if command == "start":
                     crew, answer = _Crew(_Plan(*items[0]), items[1], memory), None
                 else:
                     answer = crew.do(command, items)
-                connection.send((answer, None))
+                connection.send((number, answer, None))
             except Exception:                   # whatever it was, the parent is to hear of it
-                connection.send((None, traceback.format_exc()))
+                connection.send((number, None, traceback.format_exc()))
 
-# %% ../../nbs/14_crafter.vector.ipynb #181c64f5
+# %% ../../nbs/14_crafter.vector.ipynb #8f2c95d9
 class _Worker:
     "The parent's side of a worker process."
 
@@ -274,18 +275,20 @@ class _Worker:
         code = ("import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
                 "from envgen_nb.crafter.vector import _work; _work(int(sys.argv[2]), int(sys.argv[3]))")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, json.dumps(sys.path), str(theirs.fileno()), str(file.fileno())],
+            [sys.executable, "-c", code, json.dumps([*map(str, sys.path)]), str(theirs.fileno()), str(file.fileno())],
             stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(), file.fileno()), start_new_session=True)
         theirs.close()
 
-    def ask(self, command: str, items: Any) -> None:
-        "Send a command. A worker that is gone is noticed when its answer is read."
+    def ask(self, number: int, command: str, items: Any) -> None:
+        "Send a numbered command. A worker that is gone is noticed when its answer is read."
         with contextlib.suppress(OSError):
-            self.connection.send((command, items))
+            self.connection.send((number, command, items))
 
-    def answer(self) -> Any:
-        "Wait for the answer; `EOFError` or `OSError` if the worker is gone, `RuntimeError` if it failed."
-        answer, failure = self.connection.recv()
+    def answer(self, number: int) -> Any:
+        "Wait for the answer to that command; `RuntimeError` if the worker failed, `EOFError` or such if it is gone."
+        found, answer, failure = self.connection.recv()
+        while found != number:                  # an answer to a command that was interrupted
+            found, answer, failure = self.connection.recv()
         if failure:
             raise RuntimeError(failure)
         return answer
@@ -307,13 +310,13 @@ def _end(workers: list[_Worker]) -> None:
     for worker in workers:
         worker.end()
 
-# %% ../../nbs/14_crafter.vector.ipynb #10fa6dd7
+# %% ../../nbs/14_crafter.vector.ipynb #231c9982
 class _Crews:
     "The arrays, and the crews that write to them."
 
     def __init__(self, plan: _Plan, names: Sequence[str], num_workers: int):
         fields = _fields(plan.obs, len(plan.seeds))
-        self.names, self.workers, self.owed = names, [], []
+        self.names, self.workers, self.number = names, [], 0
         self.shares = [share.tolist() for share in np.array_split(np.arange(len(names)), max(num_workers, 1))]
         if num_workers == 0:
             memory = bytearray(_size(fields))
@@ -335,34 +338,28 @@ class _Crews:
         return [answer for answers in self._exchange(command, parts) for answer in answers]
 
     def _exchange(self, command: str, parts: Sequence[Any]) -> list[Any]:
-        while self.owed:
-            self._answer(self.owed[0])
+        "A command to every worker with its part, and their answers."
+        self.number += 1
         for worker, part in zip(self.workers, parts, strict=True):
-            self.owed.append(worker)
-            worker.ask(command, part)
+            worker.ask(self.number, command, part)
         return [self._answer(worker) for worker in self.workers]
 
     def _answer(self, worker: _Worker) -> Any:
         try:
-            answer = worker.answer()
-        except (EOFError, OSError, RuntimeError) as error:
-            failure = self._failure(worker, error)
+            return worker.answer(self.number)
+        except Exception as error:
+            share = self.shares[self.workers.index(worker)]
+            busy = [i for i in share if self.arrays["busy"][i]] or share
             self.close()
-            raise RuntimeError(failure) from None
-        self.owed.remove(worker)
-        return answer
+            raise RuntimeError(self._failure(worker, busy, error)) from None
 
-    def _failure(self, worker: _Worker, error: Exception) -> str:
+    def _failure(self, worker: _Worker, busy: Sequence[int], error: Exception) -> str:
         "Which worker it was, what became of it, and what it played."
-        number = self.workers.index(worker)
-        share = self.shares[number]
-        busy = [i for i in share if self.arrays["busy"][i]] or share
+        name = f"worker {self.workers.index(worker)} (process {worker.process.pid})"
+        how = "failed" if isinstance(error, RuntimeError) else f"died with exit status {worker.process.returncode}"
         played = "; ".join(f"sub-environment {i}: {self.names[i]}" for i in busy)
-        if isinstance(error, RuntimeError):
-            return f"worker {number} failed. It played {played}. The environment is closed.\n{error}"
-        worker.process.wait(5.0)
-        return (f"worker {number} (process {worker.process.pid}) died with exit status {worker.process.returncode}. "
-                f"It played {played}. The environment is closed; make a new one, and set_state() if you saved it.")
+        what = f"{name} {how} while it played {played}. The environment is closed; make a new one."
+        return f"{what}\n{error}" if isinstance(error, RuntimeError) else what
 
 # %% ../../nbs/14_crafter.vector.ipynb #be77b052
 def base_seeds(
