@@ -123,11 +123,11 @@ while True:
 # The workers have been started and are told nothing: the parent dies while they begin.
 WAITING = """
 import time
-from envgen_nb.crafter import vector
+from envgen_nb.crafter import workers
 def exchange(self, *rest):
     print(*(worker.process.pid for worker in self.workers), flush=True)
     time.sleep(1000)
-vector._Crews._exchange = exchange
+workers.Crews._exchange = exchange
 """
 
 

@@ -260,7 +260,7 @@ def _dig_tunnel(world: OrderedWorld, player: Any, spot: tuple[int, int], clearin
     for x, y in (cells[3], cells[7]):
         world.add(objects.Skeleton(world, (x, y), player))
 
-# %% ../../nbs/11_crafter.reference.ipynb #4bd8ce7d
+# %% ../../nbs/11_crafter.reference.ipynb #5aa887e4
 @functools.cache
 def _textures() -> Any:
     "The game's pictures of things."
@@ -282,6 +282,22 @@ class _Rules(_env.Env):
         self._sem_view = engine.SemanticView(self._world, [
             objects.Player, objects.Cow, objects.Zombie, objects.Skeleton, objects.Arrow, objects.Plant])
 
+    def begin(self, episode: int | None = None) -> None:
+        "Start an episode (from 1; None: the next one). The caller looks once before it steps."
+        self._episode = self._episode + 1 if episode is None else episode
+        self._step = 0
+        self._world.reset(seed=hash((self._seed, self._episode)) % (2 ** 31 - 1))
+        self._update_time()
+        self._player = player = objects.Player(self._world, (AREA[0] // 2, AREA[1] // 2))
+        player.inventory.update(self._numbers.inventory)
+        player._last_health = self._last_health = player.health
+        self._unlocked = set()
+        self._world.add(player)
+        tunnel = _make_map(self._world, player.pos, self._numbers)
+        _place_creatures(self._world, player, tunnel, self._numbers)
+        if self._numbers.near:
+            _place_near(self._world, player, self._numbers)
+
     def _update_time(self) -> None:
         progress = ((self._step + self._numbers.clock) / 300) % 1 + 0.3
         self._world.daylight = 1 - np.abs(np.cos(np.pi * progress)) ** 3
@@ -299,7 +315,7 @@ class _Rules(_env.Env):
         light, (low, rise), (high, climb) = self._world.daylight, population.low, population.high
         return lambda _, cells: (0 if cells < space else low + rise * light, high + climb * light)
 
-# %% ../../nbs/11_crafter.reference.ipynb #5b17abed
+# %% ../../nbs/11_crafter.reference.ipynb #c7c0ea7d
 class Game(_Rules):
     "One game of Crafter in one world: the package's own rules, made reproducible."
 
@@ -311,21 +327,10 @@ class Game(_Rules):
     ):
         super().__init__(world if isinstance(world, Meaning) else meaning(world), seed, length)
 
-    def begin(self, episode: int | None = None) -> None:
-        "Start an episode (from 1; None: the next one). The caller looks once before it steps."
-        self._episode = self._episode + 1 if episode is None else episode
-        self._step = 0
-        self._world.reset(seed=hash((self._seed, self._episode)) % (2 ** 31 - 1))
-        self._update_time()
-        self._player = player = objects.Player(self._world, (AREA[0] // 2, AREA[1] // 2))
-        player.inventory.update(self._numbers.inventory)
-        player._last_health = self._last_health = player.health
-        self._unlocked = set()
-        self._world.add(player)
-        tunnel = _make_map(self._world, player.pos, self._numbers)
-        _place_creatures(self._world, player, tunnel, self._numbers)
-        if self._numbers.near:
-            _place_near(self._world, player, self._numbers)
+    def reset(self) -> np.ndarray:
+        "The next episode's first picture, (64, 64, 3) uint8."
+        self.begin()
+        return self.picture()
 
     def advance(self, action: int) -> tuple[float, bool, bool]:
         "One step: the reward, whether the player died, whether the step limit was reached. The caller looks once."
