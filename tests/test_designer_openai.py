@@ -85,6 +85,16 @@ def test_no_key_is_sent_to_a_server_that_was_not_meant(monkeypatch):
     assert sent == ["Bearer none", f"Bearer {KEY}-mine"]
 
 
+@pytest.mark.parametrize("base_url, variable", [
+    ("", "OPENAI_API_KEY"), ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    ("https://mine.openai.azure.com/openai/v1/", "OPENAI_API_KEY"), ("http://api.openai.com/v1", None),
+    ("https://api.openai.com.evil.example/v1", None), ("https://openai.azure.com.evil.example/v1", None),
+    ("https://evil.example/api.openai.com/v1", None), ("http://localhost:8000/v1", None),
+])
+def test_whom_the_key_is_for(base_url, variable):
+    assert make_provider("openai", model="m", base_url=base_url).key_variable == variable
+
+
 def test_missing_key_is_said_before_any_call():
     with pytest.raises(ProviderError, match="OPENAI_API_KEY is not set"):
         make_provider("openai", model="m").reply(REQUEST)
@@ -148,6 +158,24 @@ def test_a_server_that_only_says_bad_request():
     assert len(server.requests) == 3                                                # down the ladder, and no further
 
 
+@pytest.mark.parametrize("words, last", [
+    ("extra fields not permitted by the schema: temperature", {"temperature"}),
+    ("Streaming is not available", {"stream", "stream_options"}),
+])
+def test_the_option_that_is_meant_is_dropped(words, last):
+    everything = {"model", "messages", "temperature", "stream", "stream_options", "response_format"}
+    option = next(iter(sorted(last)))
+    with ChatServer(refuses(option, then=answer(GOOD), words=words)) as server:
+        assert ask(server).text == GOOD
+    assert [set(sent) for sent in server.requests] == [everything, everything - last]
+
+
+def test_trouble_upstream_is_not_a_refusal_of_stream():
+    with ChatServer(status(502, "upstream connect error: stream reset")) as server:
+        assert "failed" in fails(server, max_retries=0)
+    assert len(server.requests) == 1
+
+
 def test_a_server_that_fails_over_its_grammar():
     words = "Failed to initialize samplers: failed to parse grammar"
     with ChatServer(refuses("json_schema", then=answer(GOOD), words=words, code=500)) as server:
@@ -193,8 +221,9 @@ def test_broken_off_in_the_middle(midway):
     assert reply.text == GOOD and "broke off" in reply.notes[0] and reply.usage.calls == 2
     assert any("asking again" in piece for piece in seen)
     with ChatServer(midway) as server:
-        assert "broke off its answer, 2 times in all" in fails(server, max_retries=1)
-    assert len(server.requests) == 2
+        with pytest.raises(ProviderError, match="broke off its answer, 2 times in all") as caught:
+            ask(server, max_retries=1)
+    assert len(server.requests) == 2 == caught.value.usage.calls
 
 
 def test_silence_in_the_middle():
@@ -244,7 +273,8 @@ def test_the_key_appears_nowhere(monkeypatch, caplog, capsys):
     caplog.set_level(logging.DEBUG)
     echo = f"Incorrect API key provided: {KEY}."
     said = []
-    for behaviour in (status(401, echo), status(400, echo), raw(200, echo, "text/html"), drop,
+    cut = "x" * 283 + " " + KEY                                               # a long message is cut within the key
+    for behaviour in (status(401, echo), status(400, echo), status(403, cut), raw(200, echo, "text/html"), drop,
                       raw(200, json.dumps({"error": {"message": echo}})),
                       raw(200, f'data: {{"error": {{"message": "{echo}"}}}}\n\n', "text/event-stream")):
         with ChatServer(behaviour) as server:
@@ -257,7 +287,7 @@ def test_the_key_appears_nowhere(monkeypatch, caplog, capsys):
     with ChatServer(refuses("temperature", then=answer(GOOD + KEY, refusal=echo), words="{} " + echo)) as server:
         reply = ask(server, api_key_env="MY_KEY")
         said += [repr(reply)]
-    assert all(KEY not in text for text in [*said, caplog.text, *capsys.readouterr()])
+    assert all(KEY[:8] not in text for text in [*said, caplog.text, *capsys.readouterr()])
     assert "[key]" in said[0] and "[key]" in reply.text and any("[key]" in note for note in reply.notes)
 
 

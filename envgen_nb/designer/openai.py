@@ -43,17 +43,10 @@ class _Terms:
             rest.pop("stream_options", None)
         return replace(self, options=rest), f"without {name}"
 
-# %% ../../nbs/35_designer.openai.ipynb #b4bc0571
-_SIGNS = {
-    "response_format": ("response_format", "json_schema", "json_object", "structured output", "schema", "grammar",
-                        "guided", "json mode", "failed to generate json"),
-    "max_completion_tokens": ("max_completion_tokens",),
-    "max_tokens": ("max_tokens",),
-    "temperature": ("temperature",),
-    "seed": ("seed",),
-    "stream_options": ("stream_options", "include_usage"),
-    "stream": ("stream",),
-}
+# %% ../../nbs/35_designer.openai.ipynb #465c915b
+_OPTIONS = ("response_format", "max_completion_tokens", "max_tokens", "temperature", "seed", "stream_options", "stream")
+_FORM_SIGNS = ("response_format", "json_schema", "json_object", "json mode", "failed to generate json",
+               "structured output", "schema", "grammar", "guided")
 
 
 def _words(error: openai.APIStatusError) -> str:
@@ -67,17 +60,20 @@ def _words(error: openai.APIStatusError) -> str:
 
 def _refused(error: openai.APIStatusError, terms: _Terms) -> str | None:
     "The option that a server does not take, if that is what it complains of."
-    sent = [name for name in _SIGNS if name in terms.options or (name == "response_format" and terms.format != "text")]
-    param = error.body.get("param") if isinstance(error.body, dict) else None
+    sent = [name for name in _OPTIONS if name in terms.options]
+    sent += ["response_format"] if terms.format != "text" else []
     said = _words(error).lower()
-    if error.status_code in (401, 403, 408, 409, 429):
-        return None
-    named = [name for name in sent if isinstance(param, str) and param.split(".")[0] == name]
-    mentioned = [name for name in sent if any(sign in said for sign in _SIGNS[name])]
-    if "max_completion_tokens" in terms.options and "max_tokens" in mentioned:
-        mentioned.remove("max_tokens")
-    unsaid = ["response_format"] if error.status_code in (400, 422) and "response_format" in sent else []
-    return next(iter(named + mentioned + unsaid), None)
+    form = "response_format" if "response_format" in sent and any(sign in said for sign in _FORM_SIGNS) else None
+    if error.status_code not in (400, 422):
+        return form if error.status_code in (404, 405, 415) or error.status_code >= 500 else None
+    param = str(error.body.get("param")).split(".")[0] if isinstance(error.body, dict) else ""
+    if param in sent:
+        return param
+    places = {name: match.start() for name in sent if (match := re.search(rf"\b{name}\b", said))}
+    if places:
+        return min(places, key=places.get)                  # "use max_completion_tokens instead" comes later
+    return form or ("stream" if "stream" in sent and "streaming" in said else None) or (
+        "response_format" if "response_format" in sent else None)
 
 # %% ../../nbs/35_designer.openai.ipynb #91b577e0
 @dataclass(frozen=True)
@@ -110,7 +106,7 @@ def _dig(data: Any, *path: str | int) -> Any:
             data = data.get(step) if isinstance(data, dict) else None
     return data
 
-# %% ../../nbs/35_designer.openai.ipynb #c55dd441
+# %% ../../nbs/35_designer.openai.ipynb #5e86cfb4
 def _text(content: Any) -> str:
     "The text of a message's content: a string, or a list of parts."
     if isinstance(content, list):
@@ -121,25 +117,25 @@ def _text(content: Any) -> str:
 def _tokens(usage: Any) -> tuple[int, int] | None:
     "Tokens in and out, if the server counts them."
     counts = (_dig(usage, "prompt_tokens"), _dig(usage, "completion_tokens"))
-    return counts if all(isinstance(count, int) for count in counts) else None
+    return counts if all(isinstance(count, int) and count >= 0 for count in counts) else None
 
 
 def _from_body(body: str, kind: str) -> _Answer:
     "An answer that came in one piece."
     try:
         data = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _Unusable(f"it answered with {kind or 'something'} that is not JSON, beginning "
                         f"{' '.join(body.split())[:80]!r}; is base_url right? It usually ends in /v1") from None
-    if _dig(data, "error"):
-        raise _Unusable(f"it answered with an error: {_dig(data, 'error', 'message') or _dig(data, 'error')}")
+    if error := _dig(data, "error"):
+        raise _Unusable(f"it answered with an error: {str(_dig(error, 'message') or error)[:300]}")
     message = _dig(data, "choices", 0, "message")
     if not isinstance(message, dict):
         raise _Unusable("its answer holds no message (choices[0].message)")
     return _Answer(_text(message.get("content")), _text(message.get("refusal")),
                    _dig(data, "choices", 0, "finish_reason") or "stop", _tokens(_dig(data, "usage")))
 
-# %% ../../nbs/35_designer.openai.ipynb #0d48435b
+# %% ../../nbs/35_designer.openai.ipynb #fb7743fb
 def _from_stream(stream: openai.Stream, on_text: Callable[[str], None] | None) -> _Answer:
     "An answer that comes in pieces, each of them handed on."
     text, refusal, finish, tokens, size = [], [], None, None, 0
@@ -157,8 +153,8 @@ def _from_stream(stream: openai.Stream, on_text: Callable[[str], None] | None) -
             if size > MAX_CHARACTERS:                     # the parser will say so
                 finish = "length"
                 break
-    except (openai.APIError, json.JSONDecodeError) as error:
-        raise _Interrupted(str(error) or type(error).__name__, "".join(text)) from None
+    except (openai.APIError, json.JSONDecodeError, RecursionError) as error:
+        raise _Interrupted(str(error)[:300] or type(error).__name__, "".join(text)) from None
     if finish is None:
         raise _Interrupted("the stream ended before the answer did", "".join(text))
     return _Answer("".join(text), "".join(refusal), finish, tokens)
@@ -207,7 +203,7 @@ def _advice(error: Exception, provider: "OpenAICompatible", keyed: bool) -> str:
         advice = f"failed, after {tries}; try later" if status >= 500 else "refused the question"
     return f"{advice} (HTTP {status}). It said: {_words(error)}"
 
-# %% ../../nbs/35_designer.openai.ipynb #6066435e
+# %% ../../nbs/35_designer.openai.ipynb #9c088ea5
 OPENAI_URL = "https://api.openai.com/v1"
 _PAUSE = 0.5   # seconds before an answer that broke off is asked for again; twice as long each time
 _JSON_FORM = ('\n\nAnswer with one JSON object and nothing else, of the form {"environments": [{"purpose": "...", '
@@ -217,15 +213,21 @@ _JSON_FORM = ('\n\nAnswer with one JSON object and nothing else, of the form {"e
 
 def _checked_url(base_url: str) -> str:
     "The address, if it is one and holds no secrets; settings are written into every run."
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    parts = urlsplit(base_url.strip() or OPENAI_URL)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:       # .port refuses nonsense
         raise ValueError("base_url has to begin with http:// or https:// and name a host")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValueError("base_url must hold no name, password or query: it is written down with every run. Put a key "
                          "into an environment variable, and name the variable in api_key_env")
-    return base_url
+    return parts.geturl()
 
-# %% ../../nbs/35_designer.openai.ipynb #2edf83a4
+
+def _is_openai(base_url: str) -> bool:
+    "Whether a key of OpenAI's may be sent there unasked: to OpenAI, or to its models at Azure."
+    host = urlsplit(base_url).hostname or ""
+    return base_url.startswith("https://") and (host == "api.openai.com" or host.endswith(".openai.azure.com"))
+
+# %% ../../nbs/35_designer.openai.ipynb #64b3f628
 class OpenAICompatible(Provider):
     "A language model behind any server that speaks chat completions."
     name = "openai"
@@ -235,7 +237,7 @@ class OpenAICompatible(Provider):
         *,
         model: str,                        # as the server calls it
         base_url: str = OPENAI_URL,        # where the server is
-        api_key_env: str | None = None,    # the environment variable with the key; None: OPENAI_API_KEY for OpenAI
+        api_key_env: str | None = None,    # the environment variable with the key; None: OPENAI_API_KEY, for OpenAI
         temperature: float | None = 0.0,   # 0 as in the paper; None: the model's own
         seed: int | None = None,           # for servers that can repeat an answer
         max_tokens: int | None = None,     # longest answer; None: the server's own limit
@@ -256,7 +258,7 @@ class OpenAICompatible(Provider):
             raise ValueError("price_in and price_out go together, and neither they nor temperature are negative")
         self.model, self.base_url, self.timeout, self.max_retries = model, _checked_url(base_url), timeout, max_retries
         self.prices = None if price_in is None else (price_in, price_out)
-        self.key_variable = api_key_env or ("OPENAI_API_KEY" if base_url.startswith(OPENAI_URL) else None)
+        self.key_variable = api_key_env or ("OPENAI_API_KEY" if _is_openai(self.base_url) else None)
         options = {"temperature": temperature, "seed": seed, "max_tokens": max_tokens, "stream": stream or None,
                    "stream_options": {"include_usage": True} if stream else None}
         self._terms = _Terms(FORMATS[0] if response_format == "auto" else response_format,
@@ -299,7 +301,7 @@ def _remarks(answer: _Answer, terms: _Terms) -> list[str]:
         ("the server did not count the tokens; they are estimated, 4 characters each", answer.tokens is None),
     ] if applies]
 
-# %% ../../nbs/35_designer.openai.ipynb #82b1c7ee
+# %% ../../nbs/35_designer.openai.ipynb #659d732c
 def _read_key(provider: OpenAICompatible) -> str | None:
     "The key from the environment; None if the server needs none."
     if provider.key_variable is None:
@@ -314,8 +316,10 @@ def _read_key(provider: OpenAICompatible) -> str | None:
 
 
 def _without_key(text: str, key: str | None) -> str:
-    "A text in which the key does not occur."
-    return text.replace(key, "[key]") if key and len(key) >= 6 else text
+    "A text in which the key does not occur, nor the beginning of it that is left where a long message was cut."
+    for length in range(len(key or ""), 7, -1):
+        text = text.replace(key[:length], "[key]")
+    return text
 
 
 def _client(provider: OpenAICompatible, key: str | None) -> openai.OpenAI:
@@ -325,7 +329,7 @@ def _client(provider: OpenAICompatible, key: str | None) -> openai.OpenAI:
                          max_retries=provider.max_retries,
                          http_client=openai.DefaultHttpxClient(trust_env=False) if local else None)
 
-# %% ../../nbs/35_designer.openai.ipynb #0b4b26f8
+# %% ../../nbs/35_designer.openai.ipynb #40034b2e
 class _Call:
     "One request, asked until it is answered or until asking again is of no use."
 
@@ -339,7 +343,7 @@ class _Call:
         with _client(self.provider, key) as client:
             answer, failure = self._answer(client, key is not None)
         if answer is None:                                 # raised here, away from the errors that hold the request
-            raise ProviderError(_without_key(f"{self.provider.base_url} {failure}", key))
+            raise ProviderError(_without_key(f"{self.provider.base_url} {failure}", key), self.usage)
         self.provider._terms = self.terms
         notes = self.notes + _remarks(answer, self.terms)
         return Reply(_without_key(answer.text or answer.refusal, key),
