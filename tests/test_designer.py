@@ -213,7 +213,7 @@ def test_replay_of_an_earlier_run(tmp_path):
     good = format_reply([Design(world, "p") for world in CRAFTER.practice("eat_cow")[:1] * 4])
     for name, text in {"cycle-1/rejected-1.md": "no", "cycle-1/reply.md": good, "cycle-2/reply.md": good + "\nSecond.",
                        "cycle-10/reply.md": good + "\nTenth.", "cycle-1/prompt.md": "p", "settings.json": "{}",
-                       "cycle-1/complaints-1.md": "c"}.items():
+                       "cycle-1/complaints-1.md": "c", "manual/reply-cycle-1.md": "m", "first.md": "t"}.items():
         write_text(tmp_path / name, text)
     provider = make_provider("replay", files=tmp_path)
     assert [attempt.reply.text for attempt in design(provider, request())] == ["no", good]

@@ -16,7 +16,7 @@ from pathlib import Path
 from .provider import Provider, ProviderError, Reply, Request
 from ..files import write_text
 
-# %% ../../nbs/34_designer.manual.ipynb #2692acd0
+# %% ../../nbs/34_designer.manual.ipynb #e24cde92
 def _by_number(path: Path) -> list:
     "Sorts as people do: cycle-2 before cycle-10."
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.as_posix())]
@@ -27,7 +27,8 @@ def _recorded(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     direct = [p for p in path.glob("*.md") if not p.name.startswith(("prompt", "README", "first", "update"))]
-    inside = [p for p in path.glob("*/*.md") if p.name.startswith(("reply", "rejected"))]
+    inside = [p for p in path.glob("*/*.md")                 # a run by hand has its replies in manual/ a second time
+              if p.name.startswith(("reply", "rejected")) and p.parent.name != "manual"]
     return sorted(direct or inside, key=_by_number)
 
 # %% ../../nbs/34_designer.manual.ipynb #3102d15b
