@@ -5,10 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import envgen_nb
 from envgen_nb import conformance
@@ -16,7 +19,8 @@ from envgen_nb.crafter.env import CrafterEnv
 from envgen_nb.crafter.reference import OBJECTIVES
 from envgen_nb.crafter.simulator import Crafter
 from envgen_nb.crafter.vector import CrafterVectorEnv, base_seeds
-from envgen_nb.crafter.world import CrafterWorld, EnvironmentSettings, InventorySettings
+from envgen_nb.crafter.workers import SavedGame, pack_game, unpack_game
+from envgen_nb.crafter.world import CrafterWorld, EnvironmentSettings, InventorySettings, Meaning
 
 MOUNTAIN = CrafterWorld(environment_settings=EnvironmentSettings(target_biome="mountain"),
                         inventory_settings=InventorySettings(wood_pickaxe=1))
@@ -174,6 +178,16 @@ def test_a_dead_worker_is_named_and_so_is_what_it_played():
     venv.close()
 
 
+def test_a_worker_that_dies_while_it_is_waited_for_does_not_hang_the_parent():
+    venv = CrafterVectorEnv(num_envs=2, obs="symbols", num_workers=1)
+    venv.reset()
+    pid = venv._crews.workers[0].process.pid
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
+    with pytest.raises(RuntimeError, match="died with exit status -9"):
+        venv.step([0, 0])
+
+
 def test_a_failing_worker_tells_why():
     venv = CrafterVectorEnv(num_envs=2, num_workers=1)
     venv.reset()
@@ -274,6 +288,20 @@ def test_states_that_do_not_fit_are_refused_and_nothing_is_touched():
             venv.set_state(wrong)
         assert venv.get_state() == states
     venv.step([1, 1])
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_no_bytes_but_saved_ones_are_taken_for_a_state(data):
+    saved = SavedGame(Meaning().fingerprint, 7, 3, 0, 0, 100, bytes(range(17)))
+    good = pack_game(saved)
+    assert unpack_game(good) == saved
+    at = data.draw(st.integers(0, len(good)))
+    bad = data.draw(st.one_of(st.binary(max_size=200), st.just(good[:at]), st.binary(min_size=1).map(
+        lambda more: good[:at] + more + good[at:])))
+    if bad != good:
+        with pytest.raises(ValueError):
+            unpack_game(bad)
 
 
 # Seeds and arguments.
