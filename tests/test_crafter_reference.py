@@ -212,10 +212,10 @@ import envgen_nb.crafter.vector
 assert ("gym" in sys.modules) == before and "crafter" not in sys.modules and "torch" not in sys.modules
 digest = hashlib.sha256()
 actions = np.random.RandomState(0)
-for seed in range(3):
+for seed in range(2):
     env = CrafterEnv()
     digest.update(env.reset(seed=seed)[0].tobytes())
-    for _ in range(250):
+    for _ in range(160):
         obs, reward, terminated, truncated, info = env.step(int(actions.randint(17)))
         digest.update(obs.tobytes() + repr((reward, info["inventory"], info["player_pos"].tolist())).encode())
         if terminated:

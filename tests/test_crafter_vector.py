@@ -72,8 +72,8 @@ def run(venv, rows):
 @pytest.mark.parametrize("obs", ["pixels", "symbols"])
 def test_the_number_of_workers_changes_nothing(obs):
     rows = actions(40, 5)
-    runs = [run(CrafterVectorEnv([None, MOUNTAIN], 5, 3, obs, length=15, num_workers=n), rows) for n in (0, 1, 3)]
-    assert runs[0] == runs[1] == runs[2]
+    runs = [run(CrafterVectorEnv([None, MOUNTAIN], 5, 3, obs, length=15, num_workers=n), rows) for n in (0, 3)]
+    assert runs[0] == runs[1]
 
 
 def test_it_is_many_single_environments():
@@ -321,7 +321,7 @@ def test_arguments_that_make_no_sense_are_refused_before_a_process_starts(wrong,
     monkeypatch.setattr(subprocess, "Popen", None)
     with pytest.raises((TypeError, ValueError)) as error:
         envgen_nb.make_vec("crafter", **({"num_envs": 2} | wrong))
-    assert len(str(error.value)) > 20
+    assert len(str(error.value)) > 30
 
 
 def test_actions_that_are_none_are_refused_and_the_game_goes_on():

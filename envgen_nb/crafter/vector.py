@@ -20,13 +20,13 @@ from .reference import ACTIONS, LENGTH
 from .workers import Crews, Plan, unpack_game
 from .world import CrafterWorld, meaning
 
-# %% ../../nbs/15_crafter.vector.ipynb #be77b052
+# %% ../../nbs/15_crafter.vector.ipynb #2316185b
 def base_seeds(
     seed: int | Sequence[int],   # one for all, or one for each
     num_envs: int,               # sub-environments
 ) -> tuple[int, ...]:            # num_envs integers from 0
     "The base seed of each sub-environment; `ValueError` if these are no seeds."
-    single = isinstance(seed, int | np.integer)
+    single = not isinstance(seed, Sequence | np.ndarray)
     given = [seed] if single else list(seed)
     if not all(isinstance(s, int | np.integer) and not isinstance(s, bool) and 0 <= s < 2 ** 63 for s in given):
         raise ValueError(f"a seed is an integer from 0 to 2**63 - 1, or one such for each environment, not {seed!r}")
