@@ -148,7 +148,7 @@ def open_run(
     settings = load_settings(**given)
     return create_run(settings, folder or new_run_path(settings.simulator))
 
-# %% ../nbs/70_batch.ipynb #a6448e6c
+# %% ../nbs/70_batch.ipynb #da47e1b4
 def run_notebook(
     simulator: str,               # the notebook nbs/lab/<simulator>.ipynb
     parameters: dict[str, Any],   # as from `read_parameters`
@@ -168,7 +168,8 @@ def run_notebook(
     try:
         papermill.execute_notebook(str(notebook), str(output), parameters | {"folder": str(folder)},
                                    kernel_name="python3", progress_bar=False, cwd=str(Path.cwd()),
-                                   config=Config({"KernelManager": {"transport": "ipc"}}))
+                                   config=Config({"KernelManager": {"transport": "ipc"}}),
+                                   extra_arguments=["--log-level=50"])     # what matters comes as a failed cell
     finally:
         stop.set()
         watcher.join()

@@ -140,7 +140,7 @@ def read_ini(
                     f"{Path(path).name}: [{section}] {key} = {text!r} is not a {kind.__name__}") from None
     return found
 
-# %% ../../nbs/50_cycle.settings.ipynb #09e368dc
+# %% ../../nbs/50_cycle.settings.ipynb #369916cc
 def _takes(designer: Any) -> tuple[str, ...]:
     "The options that a designer takes; none for one that does not exist, which is complained about later."
     return provider_options(designer) if designer in provider_names() else ()
@@ -161,7 +161,8 @@ def load_settings(
             elif name != "folder":
                 merged[name] = value
     merged |= {name: value for name, value in given.items() if value is not None}
-    takes = _takes(merged.get("designer", "offline"))
-    kept = {name: value for name, value in options.items() if name in takes}
-    merged["designer_options"] = kept | (given.get("designer_options") or {})
+    own = merged.get("designer_options", {})
+    if isinstance(own, dict):
+        takes = _takes(merged.get("designer", "offline"))
+        merged["designer_options"] = {name: value for name, value in options.items() if name in takes} | own
     return make_settings(**merged)

@@ -96,7 +96,7 @@ def follow(
             shown = time.monotonic()
         yield event
 
-# %% ../../nbs/61_studio.progress.ipynb #10738547
+# %% ../../nbs/61_studio.progress.ipynb #5fa82e4f
 def watch(
     folder: str | Path,               # of the run, which may not exist yet
     stop: threading.Event,            # set when the run has ended
@@ -104,7 +104,7 @@ def watch(
     every: float = 10.0,              # seconds between two lines of training, where there is no terminal
 ) -> None:
     "Tell on a terminal, or in a log, what a run in another process is doing, until `stop` is set."
-    log, told, last = Path(folder) / "events.jsonl", 0, 0.0
+    log, told, last, stage = Path(folder) / "events.jsonl", 0, 0.0, None
     old = len(read_jsonl(log))
     bar = tqdm(total=1, file=out, disable=not out.isatty(), unit="step", unit_scale=True, dynamic_ncols=True,
                bar_format="{percentage:3.0f}%|{bar}| {desc}")
@@ -119,7 +119,7 @@ def watch(
                 elif out.isatty():
                     bar.total, bar.n = record["steps"], record["done"]
                     bar.set_description_str(say(record))
-                elif time.monotonic() - last > every:
+                elif time.monotonic() - last > every or stage != (record["part"], record["phase"]):
                     out.write(say(record) + "\n")
                     out.flush()
-                    last = time.monotonic()
+                    last, stage = time.monotonic(), (record["part"], record["phase"])

@@ -1,0 +1,194 @@
+"""Headless runs and the command line, as their users call them."""
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from PIL import Image, ImageSequence
+
+from envgen_nb.batch import (
+    find_notebook,
+    new_run_path,
+    notebook_parameters,
+    open_run,
+    play,
+    read_parameters,
+    write_report,
+)
+from envgen_nb.cycle.folder import RunFolder, RunFolderError
+from envgen_nb.cycle.settings import RunSettings, SettingsError
+
+ROOT = Path(__file__).parent.parent
+ENVGEN = Path(sys.executable).with_name("envgen")
+TINY = ["-p", "num_cycles", "2", "-p", "num_worlds", "2", "-p", "cycle_steps", "4096", "-p", "evaluation_runs", "2",
+        "-p", "evaluation_episodes", "2"]
+
+
+def envgen(*arguments, cwd=ROOT, **environment) -> subprocess.CompletedProcess:
+    return subprocess.run([ENVGEN, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=600,
+                          env=os.environ | environment)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> RunFolder:
+    """One tiny run through papermill that all tests here look at."""
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    done = envgen("run", "crafter", "-p", "folder", folder, *TINY, OPENAI_API_KEY="sk-secret-for-the-test")
+    assert done.returncode == 0, done.stderr
+    (folder.parent / "stdout").write_text(done.stdout)
+    (folder.parent / "stderr").write_text(done.stderr)
+    return RunFolder(folder)
+
+
+def test_what_the_terminal_shows(run):
+    told = (run.path.parent / "stderr").read_text()
+    for text in ("Starting tiny", "cycle 1, designed worlds", "cycle 2, original game", "steps/s", "Finished in"):
+        assert text in told, text
+    assert "WARNING" not in told and "Traceback" not in told
+    table = (run.path.parent / "stdout").read_text()
+    assert all(objective in table for objective in run.simulator.objectives)
+    assert re.search(r"score of the policy +[\d.]+ % before, [\d.]+ % after", table)
+    assert f"{run.path / 'crafter.ipynb'}" in table and f"{run.path / 'report.html'}" in table
+
+
+def test_the_executed_notebook(run):
+    notebook = nbformat.read(run.path / "crafter.ipynb", 4)
+    given = [c for c in notebook.cells if "injected-parameters" in c.metadata.get("tags", [])]
+    assert len(given) == 1 and "num_cycles = 2" in given[0].source
+    kinds = {kind for cell in notebook.cells for output in cell.get("outputs", []) for kind in output.get("data", {})}
+    assert "application/vnd.plotly.v1+json" in kinds and "text/html" in kinds
+    assert not [o for c in notebook.cells for o in c.get("outputs", []) if o.output_type == "error"]
+    panels = [o.data["text/html"] for c in notebook.cells for o in c.get("outputs", [])
+              if "<progress" in str(o.get("data", {}).get("text/html"))]
+    assert len(panels) == 1 and "Finished in" in panels[0]        # one panel, in its last state
+
+
+def test_the_report_needs_nothing_else(run):
+    page = (run.path / "report.html").read_text()
+    assert not re.findall(r"""<(?:script|link|img)[^>]+(?:src|href)=["']?(?:https?:)?//""", page)
+    assert page.count('alt="the worlds of') == 2                  # of two cycles
+    assert "Plotly.newPlot" in page and "collect_wood" in page and "This is the offline designer" in page
+
+
+def test_no_key_anywhere(run):
+    for path in run.path.rglob("*"):
+        if path.is_file():
+            assert b"sk-secret-for-the-test" not in path.read_bytes(), path
+
+
+def test_the_report_escapes_what_others_wrote(run, tmp_path):
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", run.path, copy], check=True)
+    (copy / "cycle-1" / "reply.md").write_text("<script>alert(1)</script>")
+    (copy / "cycle-1" / "purposes.json").write_text('["<img src=x onerror=alert(1)>", "b"]')
+    page = write_report(RunFolder(copy), tmp_path / "page.html").read_text()
+    assert "<script>alert" not in page and "<img src=x" not in page
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    (("sead", "3"), "no parameter 'sead'"), (("seed", "abc"), "valid integer"), (("seed", "-1"), "greater than"),
+    (("mixture_ratio", "2"), "less than"), (("agent", "huge"), "no preset"), (("designer", "oracle"), "none is"),
+    (("num_worlds", "64"), "do not fit"), (("designer_options", '{"modle": "x"}'), "no setting modle"),
+    (("designer_options", "[1]"), "valid dictionary"), (("deterministic", "maybe"), "valid boolean"),
+    (("templates", "nowhere"), "nowhere")])
+def test_wrong_parameters_are_refused_at_once(given, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        read_parameters(find_notebook("crafter"), [given])
+    if given[0] in ("sead", "seed"):
+        done = envgen("run", "crafter", "-p", "folder", tmp_path / "run", "-p", *given)
+        assert done.returncode == 2 and said in done.stderr and not (tmp_path / "run").exists()
+
+
+def test_parameters_are_settings():
+    names = notebook_parameters(find_notebook("crafter"))
+    assert set(names) - {"folder"} <= set(RunSettings.model_fields)
+    read = read_parameters(find_notebook("crafter"), [("seed", "3"), ("designer", "none"), ("mixture_ratio", "1"),
+                                                      ("deterministic", "True"), ("max_calls", "null")])
+    assert read == {"seed": 3, "designer": "none", "mixture_ratio": 1, "deterministic": True, "max_calls": None}
+
+
+def test_a_failing_cell_fails_the_command(tmp_path):
+    """Replies run out: the exit status says so, the reason is shown, the notebook with the error is kept."""
+    (tmp_path / "replies").mkdir()
+    (tmp_path / "replies" / "1.md").write_text("I would rather not.")
+    options = json.dumps({"files": str(tmp_path / "replies")})
+    done = envgen("run", "crafter", "-p", "folder", tmp_path / "run", "-p", "designer", "replay",
+                  "-p", "designer_options", options, *TINY)
+    assert done.returncode == 1
+    assert "envgen resume" in done.stderr or "notebook with the error" in done.stderr
+    notebook = nbformat.read(tmp_path / "run" / "crafter.ipynb", 4)
+    assert [o for c in notebook.cells for o in c.get("outputs", []) if o.output_type == "error"]
+    assert RunFolder(tmp_path / "run").rejected("cycle-1") == ["I would rather not."]
+
+
+def test_run_leaves_what_is_there_alone(run, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    done = envgen("run", "crafter", "-p", "folder", tmp_path / "mine", *TINY)
+    assert done.returncode == 2 and "not empty" in done.stderr
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+    assert envgen("resume", tmp_path / "mine").returncode == 2
+    with pytest.raises(RunFolderError, match="not empty"):
+        open_run(tmp_path / "mine")
+
+
+def test_worlds_command(tmp_path):
+    mountain = {"target_biome": "mountain", "coal_rarity": "very_common", "iron_rarity": "default"}
+    good = [{"environment_settings": mountain, "inventory_settings": {"wood": 5}},
+            {"environment_settings": {}, "inventory_settings": {}}]
+    (tmp_path / "good.json").write_text(json.dumps(good))
+    done = envgen("worlds", "crafter", tmp_path / "good.json", "--out", tmp_path / "worlds.png")
+    assert done.returncode == 0 and "Environment 2" in done.stdout, done.stderr
+    assert np.asarray(Image.open(tmp_path / "worlds.png")).std() > 10
+    (tmp_path / "bad.json").write_text(json.dumps([{"environment_settings": {"tree_rarity": "plenty"},
+                                                    "inventory_settings": {"wood": 12}}]))
+    done = envgen("worlds", "crafter", tmp_path / "bad.json")
+    assert done.returncode == 1 and done.stdout == ""
+    assert "Environment 1, environment_settings.tree_rarity" in done.stderr and "0-9" in done.stderr
+    missing = envgen("worlds", "crafter", tmp_path / "none.json")
+    assert missing.returncode == 2 and "none.json" in missing.stderr and "Traceback" not in missing.stderr
+
+
+def test_prompt_command():
+    done = envgen("prompt", "crafter", "--num-worlds", "3")
+    assert done.returncode == 0
+    assert "collect_wood" in done.stdout and "target_biome: grassland | mountain | beaches | natural" in done.stdout
+    assert "{{" not in done.stdout
+
+
+def test_play_command(run, tmp_path):
+    done = envgen("play", run.path, "--out", tmp_path / "clip.gif", "--steps", "30", "--world", "cycle-2:1")
+    assert done.returncode == 0 and "return" in done.stdout, done.stderr
+    frames = [np.asarray(f.convert("RGB")) for f in ImageSequence.Iterator(Image.open(tmp_path / "clip.gif"))]
+    assert 10 < len(frames) <= 31 and any((a != frames[0]).any() for a in frames[1:])
+    for wrong in (["--out", tmp_path / "clip.mp4"], ["--out", tmp_path / "c.gif", "--world", "cycle-9:1"],
+                  ["--out", tmp_path / "c.gif", "--part", "cycle-9"]):
+        refused = envgen("play", run.path, *wrong)
+        assert refused.returncode == 2 and "Traceback" not in refused.stderr
+    told = [play(run, tmp_path / "a.gif", steps=20, seed=3), play(run, tmp_path / "b.gif", steps=20, seed=3)]
+    assert told[0] == told[1]                                     # the same episode twice
+
+
+def test_help_is_complete():
+    top = envgen("--help").stdout
+    for command in ("run", "resume", "report", "worlds", "prompt", "play"):
+        assert re.search(rf"^\s+{command}\s", top, re.M)
+        text = envgen(command, "--help").stdout
+        options = re.findall(r"^  (-{1,2}[\w-]+|\w+)(?:[ ,].*)?$", text, re.M)
+        assert options and "usage: envgen" in text
+    assert envgen().returncode == 2 and envgen("fly").returncode == 2
+
+
+def test_new_runs_have_new_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = new_run_path("crafter")
+    first.mkdir(parents=True)
+    assert new_run_path("crafter") != first
+    with pytest.raises(SettingsError, match="clone"):
+        monkeypatch.setattr("envgen_nb.__file__", str(tmp_path / "envgen_nb" / "__init__.py"))
+        find_notebook("crafter")
