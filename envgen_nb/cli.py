@@ -14,7 +14,7 @@ from pathlib import Path
 from . import __version__
 from .world import get_simulator, load_worlds, simulators
 
-# %% ../nbs/71_cli.ipynb #e759c472
+# %% ../nbs/71_cli.ipynb #63ab7438
 def _run(args: argparse.Namespace) -> int:
     "A whole experiment: the lab notebook of a game, headless."
     from envgen_nb.batch import find_notebook, new_run_path, read_parameters
@@ -27,8 +27,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _resume(args: argparse.Namespace) -> int:
     "Go on with a run that was stopped or killed."
-    from envgen_nb.cycle.folder import RunFolder
-    return _headless(RunFolder(args.run).settings.simulator, {}, Path(args.run))
+    from envgen_nb.cycle.folder import RunFolder, change_limits
+    run = change_limits(RunFolder(args.run), args.max_reasks, args.max_calls, args.max_tokens)
+    return _headless(run.settings.simulator, {}, run.path)
 
 # %% ../nbs/71_cli.ipynb #64f4d210
 def _headless(simulator: str, parameters: dict, folder: Path) -> int:
@@ -101,7 +102,7 @@ def _report(args: argparse.Namespace) -> int:
     print(write_report(RunFolder(args.run), args.out))
     return 0
 
-# %% ../nbs/71_cli.ipynb #c96019f2
+# %% ../nbs/71_cli.ipynb #dff77979
 def _command(commands: argparse._SubParsersAction, name: str, act: Callable, text: str) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text)
     parser.set_defaults(act=act)
@@ -120,6 +121,9 @@ def build_parser() -> argparse.ArgumentParser:
                      help="a parameter of the notebook, e.g. -p designer openai -p seed 3; may be repeated")
     resume = _command(commands, "resume", _resume, "go on with a run that was stopped or killed")
     resume.add_argument("run", help="the run folder")
+    for name, text in [("reasks", "how often a wrong reply goes back"), ("calls", "model calls of the whole run"),
+                       ("tokens", "tokens of the whole run")]:
+        resume.add_argument(f"--max-{name}", type=int, help=f"another limit than before: {text}")
     report = _command(commands, "report", _report, "write the HTML report of a run")
     report.add_argument("run", help="the run folder")
     report.add_argument("--out", help="where; default: report.html in the run folder")

@@ -58,7 +58,7 @@ def imported_by(path: Path) -> set[str]:
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level:
             base = list(package[:len(package) - node.level + 1]) + (node.module or "").split(".")
-            found.add(next(part for part in base if part))
+            found |= {next((part for part in base if part), alias.name) for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             parts = node.module.split(".")
             found.add(parts[1] if parts[0] == "envgen_nb" and len(parts) > 1 else parts[0])

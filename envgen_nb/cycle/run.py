@@ -6,7 +6,7 @@
 __all__ = ['CHECKPOINT_SECONDS', 'Event', 'Started', 'Prompted', 'Replied', 'Rejected', 'Accepted', 'Training', 'Evaluating',
            'Evaluated', 'Finished', 'run_cycles']
 
-# %% ../../nbs/52_cycle.run.ipynb #d0d53967
+# %% ../../nbs/52_cycle.run.ipynb #c5b74874
 import contextlib
 import dataclasses
 import math
@@ -27,9 +27,9 @@ from ..agent.networks import Preset, get_preset
 from ..agent.ppo import Agent, Report, num_rollouts, train
 from .folder import RunFolder, Stage, cut_metrics, stages, write_sheet
 from .settings import RunSettings
-from ..designer.design import Budget, design
+from ..designer.design import Budget, conversation, design
 from ..designer.prompt import first_prompt, load_templates, update_prompt
-from ..designer.provider import Provider, Request, make_provider
+from ..designer.provider import Provider, ProviderError, Request, Usage, make_provider
 from ..files import append_jsonl, hold_folder, write_json, write_text
 from ..world import World
 
@@ -189,19 +189,17 @@ def _feedback(walk: _Walk, cycle: int) -> dict[str, tuple[float, float]] | None:
         return None
     return walk.run.evaluation(f"cycle-{cycle - 1}").feedback(walk.run.simulator.objectives)
 
-# %% ../../nbs/52_cycle.run.ipynb #6f3908f6
+# %% ../../nbs/52_cycle.run.ipynb #a9149f41
 def _request(walk: _Walk, cycle: int, prompt: str) -> Request:
     "All that the designer of a cycle is told."
-    run, messages = walk.run, []
-    for before in range(1, cycle):
-        messages += [{"role": "user", "content": run.text(f"cycle-{before}", "prompt.md")},
-                     {"role": "assistant", "content": run.text(f"cycle-{before}", "reply.md")}]
-    return Request(simulator=run.simulator, vocabulary=walk.settings.vocabulary, num_worlds=walk.settings.num_worlds,
-                   messages=(*messages, {"role": "user", "content": prompt}), feedback=_feedback(walk, cycle),
-                   previous=tuple(run.worlds(f"cycle-{cycle - 1}")), cycle=cycle, attempt=1,
-                   seed=walk.settings.seed)
+    run, settings = walk.run, walk.settings
+    history = [(run.text(f"cycle-{before}", "prompt.md"), run.text(f"cycle-{before}", "reply.md"))
+               for before in range(1, cycle)]
+    return Request(simulator=run.simulator, vocabulary=settings.vocabulary, num_worlds=settings.num_worlds,
+                   messages=conversation(history, prompt), feedback=_feedback(walk, cycle),
+                   previous=tuple(run.worlds(f"cycle-{cycle - 1}")), cycle=cycle, seed=settings.seed)
 
-# %% ../../nbs/52_cycle.run.ipynb #2e13d479
+# %% ../../nbs/52_cycle.run.ipynb #5af50aac
 def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
     "Ask until the worlds are right, and write them down; nothing to do if they are there already."
     run, settings, part = walk.run, walk.settings, f"cycle-{cycle}"
@@ -214,16 +212,20 @@ def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
     attempts = design(walk.provider, _request(walk, cycle, prompt), max_reasks=settings.max_reasks,
                       budget=Budget(settings.max_calls, settings.max_tokens), spent=run.usage(),
                       recorded=tuple(recorded), on_text=walk.on_text)
-    for number, attempt in enumerate(attempts, start=1):
-        if number > len(recorded):
-            _keep_attempt(run, part, number, attempt)
-        yield Replied(part, number, attempt.reply.text, tuple(attempt.reply.notes))
-        if attempt.complaints:
-            yield Rejected(part, number, tuple(str(complaint) for complaint in attempt.complaints))
-        else:
-            yield _accept(run, part, attempt.designs)
+    try:
+        for number, attempt in enumerate(attempts, start=1):
+            if number > len(recorded):
+                _keep_attempt(run, part, number, attempt)
+            yield Replied(part, number, attempt.reply.text, tuple(attempt.reply.notes))
+            if attempt.complaints:
+                yield Rejected(part, number, tuple(str(complaint) for complaint in attempt.complaints))
+            else:
+                yield _accept(run, part, attempt.designs)
+    except ProviderError as error:                       # answers that broke off may have been paid for
+        _keep_usage(run, part, error.usage)
+        raise
 
-# %% ../../nbs/52_cycle.run.ipynb #d18c4ada
+# %% ../../nbs/52_cycle.run.ipynb #379a8984
 def _keep_attempt(run: RunFolder, part: str, number: int, attempt: Any) -> None:
     "Write down a reply, what is wrong with it, and what it cost."
     if attempt.complaints:
@@ -231,8 +233,13 @@ def _keep_attempt(run: RunFolder, part: str, number: int, attempt: Any) -> None:
         write_text(run.path / part / f"rejected-{number}.md", attempt.reply.text)
     else:
         write_text(run.path / part / "reply.md", attempt.reply.text)
-    append_jsonl(run.path / "usage.jsonl", {"part": part, "attempt": number,
-                                            "usage": dataclasses.asdict(attempt.reply.usage)})
+    _keep_usage(run, part, attempt.reply.usage)
+
+
+def _keep_usage(run: RunFolder, part: str, usage: Usage) -> None:
+    "Write down what a call cost, if it cost anything."
+    if usage.calls:
+        append_jsonl(run.path / "usage.jsonl", {"part": part, "usage": dataclasses.asdict(usage)})
 
 
 def _accept(run: RunFolder, part: str, designs: Any) -> Accepted:

@@ -17,7 +17,7 @@ from ..designer.prompt import load_templates
 from ..designer.provider import make_provider, provider_names, provider_options
 from ..world import get_simulator, simulators
 
-# %% ../../nbs/50_cycle.settings.ipynb #18ecae06
+# %% ../../nbs/50_cycle.settings.ipynb #8d21c4c7
 class RunSettings(BaseModel):
     "What decides a run. Frozen; unknown names and wrong types are errors; `create_run` stores it with the run."
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
@@ -37,7 +37,7 @@ class RunSettings(BaseModel):
 
     agent: str = Field("symbols", description="preset of the agent: symbols, laptop or paper")
     device: str = Field("cpu", description="where the network runs: cpu, cuda or cuda:1")
-    threads: int | None = Field(None, ge=1, description="torch's threads; None: one, which a busy machine cannot slow down")
+    threads: int | None = Field(None, ge=1, description="torch's threads; None: one, safe on a busy machine")
     deterministic: bool = Field(False, description="on a GPU: slower, but the same bits every time")
 
     designer: str = Field("offline", description="who designs the worlds")
@@ -102,12 +102,17 @@ def make_settings(**given: Any) -> RunSettings:
                 lines.append(f"{name}: {problem['msg']}, got {problem['input']!r}")
         raise SettingsError("\n".join(lines)) from None
 
-# %% ../../nbs/50_cycle.settings.ipynb #7e0990a0
-_INI: dict[tuple[str, str], tuple[str, type]] = {   # (section, key) → setting; designer_options are prefixed with a dot
+# %% ../../nbs/50_cycle.settings.ipynb #735df5de
+_INI: dict[tuple[str, str], tuple[str, type]] = {   # (section, key) → setting; a dot: one of designer_options
     ("designer", "provider"): ("designer", str),
     ("designer", "base_url"): (".base_url", str),
     ("designer", "model"): (".model", str),
+    ("designer", "api_key_env"): (".api_key_env", str),
     ("designer", "temperature"): (".temperature", float),
+    ("designer", "max_tokens"): (".max_tokens", int),
+    ("designer", "timeout"): (".timeout", float),
+    ("designer", "price_in"): (".price_in", float),
+    ("designer", "price_out"): (".price_out", float),
     ("designer", "max_reasks"): ("max_reasks", int),
     ("agent", "preset"): ("agent", str),
     ("agent", "device"): ("device", str),
