@@ -19,17 +19,17 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-# %% ../../nbs/40_agent.networks.ipynb #2097515f
+# %% ../../nbs/40_agent.networks.ipynb #d1a22612
 @dataclass(frozen=True)
 class Preset:
     "A network and the settings of its training: every number that `agent` uses, with its unit."
     name: str
-    encoder: str               # "impala" or "nature" (read pixels), "mlp" (reads symbols)
-    channels: tuple[int, ...]  # of the convolutions, one per stack or layer; none for "mlp"
+    encoder: str               # "impala" or "nature" (read pixels), "grids" (reads symbols)
+    channels: tuple[int, ...]  # of the convolutions, one per stack or layer; "grids" has one layer
     blocks: int                # residual blocks per stack ("impala" only)
     hidden: tuple[int, ...]    # widths of the dense layers
     layer_norm: bool           # LayerNorm before each dense layer
-    embedding: int             # numbers that stand for one id of a grid ("mlp" only)
+    embedding: int             # numbers that stand for one id of a grid ("grids" only)
     num_envs: int              # sub-environments stepped together
     rollout_steps: int         # steps of each sub-environment between two updates
     gamma: float               # discount per step
@@ -48,14 +48,14 @@ class Preset:
     @property
     def obs(self) -> str:
         "The kind of observation to ask a simulator for."
-        return "symbols" if self.encoder == "mlp" else "pixels"
+        return "symbols" if self.encoder == "grids" else "pixels"
 
     @property
     def batch(self) -> int:
         "Environment steps per rollout, all sub-environments together."
         return self.num_envs * self.rollout_steps
 
-# %% ../../nbs/40_agent.networks.ipynb #c7bca497
+# %% ../../nbs/40_agent.networks.ipynb #d5cfb23d
 _FRACTIONS = ("gamma", "gae_lambda")                       # from 0 to 1
 _MAYBE_ZERO = ("blocks", "embedding", "value_coef", "entropy_coef")
 
@@ -75,23 +75,30 @@ def _check_preset(preset: Preset) -> None:
             if not (math.isfinite(value) and value >= lowest and (name not in _FRACTIONS or value <= 1)):
                 allowed = "between 0 and 1" if name in _FRACTIONS else "0 or more" if lowest == 0 else "above 0"
                 raise ValueError(f"preset: {name} must be {allowed}, not {value!r}")
-    if preset.encoder not in ("impala", "nature", "mlp"):
-        raise ValueError(f"preset: encoder must be impala, nature or mlp, not {preset.encoder!r}")
+    layers = {"impala": len(preset.channels), "nature": 3, "grids": 1}       # of convolutions that the encoder has
+    if preset.encoder not in layers:
+        raise ValueError(f"preset: encoder must be one of {', '.join(layers)}, not {preset.encoder!r}")
+    if len(preset.channels) != layers[preset.encoder] or not preset.channels or not preset.hidden:
+        raise ValueError(f"preset: {preset.encoder!r} cannot be built of channels={preset.channels} and "
+                         f"hidden={preset.hidden}")
     if preset.batch % preset.minibatches:
         raise ValueError(f"preset: {preset.num_envs} envs × {preset.rollout_steps} steps cannot be cut into "
                          f"{preset.minibatches} equal minibatches")
 
-# %% ../../nbs/40_agent.networks.ipynb #46d79e3e
+# %% ../../nbs/40_agent.networks.ipynb #d4eca3d1
 PRESETS = {preset.name: preset for preset in (
     Preset("paper", encoder="impala", channels=(64, 128, 128), blocks=2, hidden=(256, 1024), layer_norm=True,
-           embedding=0, num_envs=8, rollout_steps=512, gamma=0.95, gae_lambda=0.65, learning_rate=3e-4,
-           max_grad_norm=0.5, epochs=3, minibatches=8, clip=0.2, value_coef=0.5, entropy_coef=0.01),
+           embedding=0, num_envs=8, rollout_steps=512,                      # all numbers: Moon et al. 2023
+           gamma=0.95, gae_lambda=0.65, learning_rate=3e-4, max_grad_norm=0.5, epochs=3, minibatches=8, clip=0.2,
+           value_coef=0.5, entropy_coef=0.01),
     Preset("laptop", encoder="nature", channels=(32, 64, 64), blocks=0, hidden=(512,), layer_norm=False,
-           embedding=0, num_envs=8, rollout_steps=256, gamma=0.95, gae_lambda=0.65, learning_rate=3e-4,
-           max_grad_norm=0.5, epochs=3, minibatches=8, clip=0.2, value_coef=0.5, entropy_coef=0.01),
-    Preset("symbols", encoder="mlp", channels=(), blocks=0, hidden=(256, 256), layer_norm=False,
-           embedding=8, num_envs=16, rollout_steps=64, gamma=0.95, gae_lambda=0.65, learning_rate=1e-3,
-           max_grad_norm=0.5, epochs=4, minibatches=4, clip=0.2, value_coef=0.5, entropy_coef=0.01),
+           embedding=0, num_envs=8, rollout_steps=256,                      # network: Mnih et al. 2015
+           gamma=0.95, gae_lambda=0.65, learning_rate=3e-4, max_grad_norm=0.5, epochs=3, minibatches=8, clip=0.2,
+           value_coef=0.5, entropy_coef=0.01),                              # the rest: Moon et al. 2023
+    Preset("symbols", encoder="grids", channels=(32,), blocks=0, hidden=(256, 256), layer_norm=False,
+           embedding=8, num_envs=16, rollout_steps=64,                      # network and sizes: tried on Crafter
+           gamma=0.95, gae_lambda=0.65, learning_rate=1e-3, max_grad_norm=0.5, epochs=4, minibatches=4, clip=0.2,
+           value_coef=0.5, entropy_coef=0.01),                              # lr, epochs too; the rest: Moon et al. 2023
 )}
 
 # %% ../../nbs/40_agent.networks.ipynb #91811db8
@@ -203,21 +210,34 @@ def nature(shape: tuple[int, ...], preset: Preset) -> nn.Sequential:
     flat, features = _flat(layers, shape)
     return nn.Sequential(flat, dense(features, preset.hidden, preset.layer_norm, first=scale, scale=scale))
 
-# %% ../../nbs/40_agent.networks.ipynb #024a0b9c
+# %% ../../nbs/40_agent.networks.ipynb #b7690f99
+def _windows(cells: int) -> tuple[int, int]:
+    "Border and number of windows of 3 cells, two apart, that cover so many cells, one of them around the middle."
+    border = 0 if cells % 4 == 3 else 1
+    return border, (cells + 2 * border - 3) // 2 + 1
+
+# %% ../../nbs/40_agent.networks.ipynb #b47218b7
 class Symbols(nn.Module):
     "The encoder of `symbols`: a dictionary of grids and vectors to features."
 
     def __init__(self, space: spaces.Dict, preset: Preset):
         super().__init__()
-        self.grids = [name for name in sorted(space) if len(space[name].shape) == 2]
-        self.vectors = [name for name in sorted(space) if len(space[name].shape) < 2]
+        names = sorted(space)
+        shapes = sorted({space[name].shape for name in names if len(space[name].shape) == 2})
+        self.grids = [[name for name in names if space[name].shape == shape] for shape in shapes]
+        self.vectors = [name for name in names if len(space[name].shape) < 2]
         self.embeddings = nn.ModuleList(
-            nn.Embedding(int(space[name].high.max()) + 1, preset.embedding) for name in self.grids)
+            nn.Embedding(int(space[name].high.max()) + 1, preset.embedding) for group in self.grids for name in group)
+        self.looks, self.maps, channels, width = nn.ModuleList(), nn.ModuleList(), preset.channels[0], preset.hidden[0]
+        for shape, group in zip(shapes, self.grids, strict=True):
+            (top, rows), (left, columns) = (_windows(cells) for cells in shape)
+            self.looks.append(Layer(nn.Conv2d(len(group) * preset.embedding, channels, 3, 2, (top, left))))
+            self.maps.append(nn.Linear(channels * rows * columns, width))
         self.highs = [high for name in self.vectors for high in space[name].high.reshape(-1).tolist()]
         self.register_buffer("scale", torch.empty(len(self.highs)), persistent=False)
-        cells = sum(math.prod(space[name].shape) for name in self.grids) * preset.embedding
-        self.maps = nn.ModuleList(nn.Linear(n, preset.hidden[0]) for n in (cells, len(self.highs)) if n)
-        self.dense = dense(preset.hidden[0], preset.hidden[1:], preset.layer_norm, math.sqrt(2), math.sqrt(2))
+        if self.vectors:
+            self.maps.append(nn.Linear(len(self.highs), width))
+        self.dense = dense(width, preset.hidden[1:], preset.layer_norm, math.sqrt(2), math.sqrt(2))
 
     def initialise(self, generator: torch.Generator) -> None:
         for embedding in self.embeddings:
@@ -227,16 +247,16 @@ class Symbols(nn.Module):
         self.scale.copy_(1 / torch.tensor(self.highs))
 
     def forward(self, obs: dict[str, Tensor]) -> Tensor:
-        inputs = []
-        if self.grids:
-            inputs.append(torch.cat([embed(obs[name].int()).flatten(1)
-                                     for name, embed in zip(self.grids, self.embeddings, strict=True)], 1))
+        embeddings, inputs = iter(self.embeddings), []
+        for look, group in zip(self.looks, self.grids, strict=True):
+            cells = torch.cat([next(embeddings)(obs[name].int()) for name in group], 3)      # (B, rows, columns, E)
+            inputs.append(look(cells.permute(0, 3, 1, 2)).flatten(1))
         if self.vectors:
-            inputs.append(torch.cat([obs[name].flatten(1) if obs[name].ndim > 1 else obs[name][:, None]
-                                     for name in self.vectors], 1).float() * self.scale)
+            numbers = [obs[name].flatten(1) if obs[name].ndim > 1 else obs[name][:, None] for name in self.vectors]
+            inputs.append(torch.cat(numbers, 1).float() * self.scale)
         return self.dense(F.relu(sum(linear(x) for linear, x in zip(self.maps, inputs, strict=True))))
 
-# %% ../../nbs/40_agent.networks.ipynb #c095db2f
+# %% ../../nbs/40_agent.networks.ipynb #b7330384
 def _readable(name: str, space: spaces.Space) -> None:
     "Refuse, with a `ValueError`, a part of a dictionary that `Symbols` could not read."
     if not isinstance(space, spaces.Box) or len(space.shape) > 2:
@@ -249,7 +269,7 @@ def _readable(name: str, space: spaces.Space) -> None:
 
 def make_encoder(preset: Preset, space: spaces.Space) -> nn.Module:
     "The preset's network for that observation space; `ValueError` if it cannot read it."
-    if preset.encoder == "mlp":
+    if preset.encoder == "grids":
         if not isinstance(space, spaces.Dict) or not len(space):
             raise ValueError(f'the preset {preset.name!r} reads a Dict of grids and vectors (obs="symbols"), '
                              f"not {space}")

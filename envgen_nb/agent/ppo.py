@@ -289,7 +289,23 @@ class Agent:
         self.shuffle_generator.set_state(state["shuffle_generator"])
         self.steps = state["steps"]
 
-# %% ../../nbs/41_agent.ppo.ipynb #c459eb4e
+# %% ../../nbs/41_agent.ppo.ipynb #f718b426
+def _differences(there: Any, here: Any, where: str = "") -> list[str]:
+    "Where a saved state's keys, types or shapes are not those of a state that would fit, in words."
+    if isinstance(here, dict) and isinstance(there, dict):
+        found = [f"{where} lacks {key!r}" for key in here if key not in there]
+        found += [f"{where} has {key!r} too" for key in there if key not in here]
+        return found + [line for key in here if key in there
+                        for line in _differences(there[key], here[key], f"{where}.{key}" if where else str(key))]
+    forms = [(tuple(x.shape), x.dtype) if isinstance(x, Tensor) else type(x) for x in (there, here)]
+    return [] if forms[0] == forms[1] else [f"{where} is {_form(there)} there and {_form(here)} here"]
+
+
+def _form(value: Any) -> str:
+    "A tensor's shape, or the type of anything else."
+    return str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__
+
+# %% ../../nbs/41_agent.ppo.ipynb #8f56d185
 def _check_state(agent: Agent, state: Any) -> None:
     "Refuse, with a `CheckpointError`, a state that is not of an agent with the same preset and shapes."
     expected = agent.state_dict()
@@ -300,12 +316,14 @@ def _check_state(agent: Agent, state: Any) -> None:
                      for key in sorted(mine.keys() | saved.keys()) if mine.get(key) != saved.get(key)]:
         raise CheckpointError(f"this state is of the preset {saved.get('name')!r}, with {'; '.join(different)}: "
                               "make the agent with the same preset and settings")
-    shapes = {name: tuple(weight.shape) for name, weight in expected["policy"].items()}
-    there = {name: tuple(weight.shape) for name, weight in state["policy"].items()}
-    if wrong := [f"{name} is {there.get(name)} there and {shapes.get(name)} here"
-                 for name in sorted(shapes.keys() | there.keys()) if shapes.get(name) != there.get(name)]:
-        raise CheckpointError(f"these weights of the preset {saved['name']!r} were trained on other observations or "
-                              f"actions: {'; '.join(wrong[:3])}; make the environment as it was then")
+    order = expected["optimizer"]["param_groups"][0]["params"]
+    adam = {i: {"step": torch.zeros(()), "exp_avg": p, "exp_avg_sq": p}
+            for i, p in zip(order, agent.policy.parameters(), strict=True)}
+    trained = isinstance(state["optimizer"], dict) and bool(state["optimizer"].get("state"))
+    expected["optimizer"]["state"] = adam if trained else {}      # Adam's state begins with its first step
+    if wrong := _differences(state, expected):
+        raise CheckpointError(f"this state of the preset {saved['name']!r} is of other observations or actions: "
+                              f"{'; '.join(wrong[:3])}; make the environment as it was then")
 
 # %% ../../nbs/41_agent.ppo.ipynb #db2d904a
 def num_rollouts(

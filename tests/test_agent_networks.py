@@ -1,0 +1,102 @@
+"""Every preset's network: what it reads, where its weights come from, and that all of it learns."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from envgen_nb.agent.networks import PRESETS, Policy, as_tensors, get_preset
+
+PIXELS = spaces.Box(0, 255, (64, 64, 3), np.uint8)
+SYMBOLS = spaces.Dict({"items": spaces.Box(0, 9, (16,), np.uint8), "a.view": spaces.Box(0, 12, (9, 7), np.uint8),
+                       "light": spaces.Box(0, 1, (), np.float32), "keys": spaces.Box(0, 14, (9, 7), np.uint8)})
+
+
+def space_of(name):
+    return SYMBOLS if PRESETS[name].obs == "symbols" else PIXELS
+
+
+def a_batch(space, size, seed=0):
+    space.seed(seed)
+    batch = [space.sample() for _ in range(size)]
+    if isinstance(space, spaces.Dict):
+        return {name: np.stack([b[name] for b in batch]) for name in space}
+    return np.stack(batch)
+
+
+def make(name, seed=0):
+    return Policy(PRESETS[name], space_of(name), spaces.Discrete(17), torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_weight_learns(name):
+    policy = make(name)
+    logits, values = policy(as_tensors(a_batch(space_of(name), 4)))
+    (logits.square().sum() + values.square().sum()).backward()
+    for key, weight in policy.named_parameters():
+        assert weight.isfinite().all() and weight.grad.abs().sum() > 0, key
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_no_global_generator_is_used(name):
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    first = make(name).state_dict()
+    states = random.getstate(), np.random.get_state()[1].copy(), torch.get_rng_state()
+    torch.manual_seed(2), np.random.seed(2), random.seed(2)
+    assert all(torch.equal(weight, first[key]) for key, weight in make(name).state_dict().items())
+    torch.manual_seed(1), np.random.seed(1), random.seed(1)
+    assert random.getstate() == states[0] and (np.random.get_state()[1] == states[1]).all()
+    assert torch.equal(torch.get_rng_state(), states[2])
+
+
+def test_nothing_is_left_unfilled():
+    "Memory that nobody filled would differ between two constructions, or hold absurd numbers."
+    for name in PRESETS:
+        for key, weight in make(name).state_dict().items():
+            assert weight.isfinite().all() and weight.abs().max() < 10, (name, key)
+        assert all(b.isfinite().all() for b in make(name).buffers())
+
+
+def test_activations_keep_their_size():
+    "Fan-in scaling: features of a first policy neither vanish nor explode."
+    for name in PRESETS:
+        features = make(name).encoder(as_tensors(a_batch(space_of(name), 16)))
+        assert 0.05 < features.square().mean().sqrt() < 20, name
+
+
+def test_order_of_the_dictionary_does_not_matter():
+    batch = as_tensors(a_batch(SYMBOLS, 3))
+    turned = spaces.Dict({name: SYMBOLS[name] for name in reversed(list(SYMBOLS))})
+    policy = Policy(PRESETS["symbols"], turned, spaces.Discrete(17), torch.Generator().manual_seed(0))
+    expected = make("symbols")(batch)[0]
+    assert torch.equal(policy({name: batch[name] for name in reversed(list(batch))})[0], expected)
+
+
+def test_only_grids_or_only_vectors():
+    for names in (["keys"], ["items"], ["light"]):
+        space = spaces.Dict({name: SYMBOLS[name] for name in names})
+        policy = Policy(PRESETS["symbols"], space, spaces.Discrete(3), torch.Generator().manual_seed(0))
+        assert policy(as_tensors(a_batch(space, 2)))[0].shape == (2, 3)
+
+
+@pytest.mark.parametrize("name, space", [
+    ("paper", SYMBOLS), ("symbols", PIXELS), ("symbols", spaces.Dict({})),
+    ("paper", spaces.Box(0, 1, (64, 64, 3), np.float32)), ("laptop", spaces.Box(0, 255, (64, 64, 1), np.uint8)),
+    ("laptop", spaces.Box(0, 255, (20, 20, 3), np.uint8)), ("symbols", spaces.Discrete(4)),
+    ("symbols", spaces.Dict({"volume": spaces.Box(0, 3, (3, 3, 3), np.uint8)})),
+    ("symbols", spaces.Dict({"inner": spaces.Dict({"view": spaces.Box(0, 3, (3, 3), np.uint8)})})),
+])
+def test_unreadable_spaces_are_refused(name, space):
+    with pytest.raises(ValueError, match="preset|symbols|pictures"):
+        Policy(get_preset(name), space, spaces.Discrete(3), torch.Generator())
+
+
+@pytest.mark.parametrize("overrides", [
+    {"learning_rate": "fast"}, {"num_envs": 0}, {"num_envs": 8.0}, {"clip": -0.2}, {"gae_lambda": 1.1},
+    {"encoder": "transformer"}, {"hidden": (256, 0)}, {"hidden": "256"}, {"layer_norm": 1}, {"speed": 3},
+])
+def test_wrong_settings_are_refused(overrides):
+    with pytest.raises(ValueError, match="preset"):
+        get_preset("symbols", **overrides)

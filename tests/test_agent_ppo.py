@@ -1,0 +1,283 @@
+"""PPO on a small game: determinism, resuming, autoreset, and what happens when numbers break."""
+
+import copy
+import random
+
+import numpy as np
+import pytest
+import torch
+from agent_games import Orchard
+from gymnasium.vector import AutoresetMode
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envgen_nb.agent import ppo
+from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
+from envgen_nb.agent.networks import as_tensors, get_preset
+from envgen_nb.agent.ppo import Agent, CheckpointError, NotFiniteError, gae, make_storage, num_rollouts, rollout, train
+
+SMALL = get_preset("symbols", hidden=(32, 32), num_envs=8, rollout_steps=32, epochs=2, minibatches=2, gae_lambda=0.9,
+                   learning_rate=3e-3)
+PIXELS = get_preset("laptop", channels=(8, 8, 8), hidden=(32,), num_envs=4, rollout_steps=16, epochs=2, minibatches=2)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def start(preset=SMALL, seed=0, **options):
+    venv = Orchard(preset.num_envs, seed, obs=preset.obs, **options)
+    return Agent(preset, venv.single_observation_space, venv.single_action_space, seed), venv
+
+
+def same(a, b):
+    "Whether two states hold the same, bit by bit."
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return a == b
+
+
+@settings(deadline=None, max_examples=60)
+@given(T=st.integers(1, 12), N=st.integers(1, 4), gamma=st.floats(0, 1), gae_lambda=st.floats(0, 1),
+       seed=st.integers(0, 2**32 - 1), ends=st.floats(0, 0.6))
+def test_gae_is_the_naive_double_loop(T, N, gamma, gae_lambda, seed, ends):
+    g = np.random.default_rng(seed)
+    rewards, values, final = g.normal(size=(T, N)), g.normal(size=(T + 1, N)), g.normal(size=(T, N))
+    terminated, truncated = g.random((T, N)) < ends, g.random((T, N)) < ends        # both at once: it terminated
+    expected = np.zeros((T, N))
+    for n in range(N):
+        for t in range(T):
+            for k in range(t, T):
+                after = 0 if terminated[k, n] else final[k, n] if truncated[k, n] else values[k + 1, n]
+                expected[t, n] += (gamma * gae_lambda) ** (k - t) * (rewards[k, n] + gamma * after - values[k, n])
+                if terminated[k, n] or truncated[k, n]:
+                    break
+    found = gae(*map(torch.from_numpy, (rewards, values, terminated, truncated, final)), gamma, gae_lambda)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_rollout_holds_what_happened():
+    "Observations, actions, rewards and ends belong together; V(final_obs) stands where episodes were cut."
+    agent, venv = start(length=6)
+    storage = make_storage(32, 8, venv.single_observation_space)
+    first, _ = venv.reset()
+    after, episodes, _ = rollout(agent.policy, venv, first, storage, agent.act_generator)
+    after = copy.deepcopy(after)
+    replay = Orchard(8, length=6)
+    obs, _ = replay.reset()
+    ends, cuts = 0, 0
+    for t in range(32):
+        assert all((storage.obs[key][t].numpy() == obs[key]).all() for key in obs)
+        with torch.inference_mode():
+            logits, values = agent.policy(as_tensors(obs))
+        assert torch.equal(values, storage.values[t])
+        chosen = logits.log_softmax(1).gather(1, storage.actions[t][:, None])[:, 0]
+        assert torch.allclose(chosen, storage.log_probs[t])
+        obs, rewards, terminated, truncated, infos = replay.step(storage.actions[t].numpy())
+        assert (storage.rewards[t].numpy() == rewards).all()
+        assert (storage.terminated[t].numpy() == terminated).all()
+        assert (storage.truncated[t].numpy() == truncated).all()
+        expected = torch.zeros(8)
+        if truncated.any():
+            with torch.inference_mode():
+                expected[truncated] = agent.policy(as_tensors(infos["final_obs"]))[1][truncated]
+        torch.testing.assert_close(storage.final_values[t], expected)
+        ends, cuts = ends + int((terminated | truncated).sum()), cuts + int(truncated.sum())
+    assert all((after[key] == obs[key]).all() for key in obs)
+    assert len(episodes) == ends and cuts > 0 and (episodes.lengths == 6).sum() >= cuts
+    assert (episodes.returns == episodes.unlocked[:, 0]).all() and storage.obs["grid"].dtype == torch.uint8
+
+
+def test_every_episode_is_counted_and_none_is_fine():
+    agent, venv = start()
+    reports = []
+    train(agent, venv, 8 * SMALL.batch, callback=reports.append)
+    assert sum(len(r.episodes) for r in reports) == (venv.episode - 1).sum() > 50
+    agent, venv = start(length=10**6)
+    venv.step = lambda actions, step=venv.step: step(np.zeros_like(actions))        # nobody ever moves
+    train(agent, venv, SMALL.batch, callback=reports.append)
+    assert len(reports[-1].episodes) == 0 and reports[-1].episodes.unlocked.shape == (0, 0)
+    assert all(np.isfinite(value) for value in reports[-1].metrics.values())
+
+
+@pytest.mark.parametrize("preset", [SMALL, PIXELS], ids=["symbols", "pixels"])
+def test_same_seed_same_weights_and_no_global_randomness(preset):
+    states = []
+    for noise in (1, 2):
+        random.seed(noise), np.random.seed(noise), torch.manual_seed(noise)
+        before = random.getstate(), np.random.get_state()[1].copy(), torch.get_rng_state()
+        agent, venv = start(preset, seed=5)
+        train(agent, venv, 3 * preset.batch)
+        states.append(agent.state_dict())
+        assert random.getstate() == before[0] and (np.random.get_state()[1] == before[1]).all()
+        assert torch.equal(torch.get_rng_state(), before[2])
+    assert same(*states)
+    other, venv = start(preset, seed=6)
+    train(other, venv, 3 * preset.batch)
+    assert not same(states[0]["policy"], other.state_dict()["policy"])
+
+
+@pytest.mark.parametrize("preset", [SMALL, PIXELS], ids=["symbols", "pixels"])
+def test_stopped_anywhere_and_rebuilt_it_goes_on_the_same(preset, tmp_path):
+    straight, venv = start(preset)
+    end = train(straight, venv, 5 * preset.batch)
+    for stop in range(1, 5):
+        agent, venv = start(preset)
+
+        def save(report, agent=agent, venv=venv, stop=stop):
+            if report.rollout == stop:
+                save_checkpoint(tmp_path / "at.pt", {"agent": agent.state_dict(), "venv": venv.get_state()})
+            return report.rollout == stop + 1                     # the kill comes a rollout later
+        train(agent, venv, 5 * preset.batch, callback=save)
+        state = load_checkpoint(tmp_path / "at.pt")
+        rebuilt, venv = start(preset)
+        rebuilt.load_state_dict(state["agent"])
+        reached = train(rebuilt, venv, (5 - stop) * preset.batch, obs=venv.set_state(state["venv"]))
+        assert same(rebuilt.state_dict(), straight.state_dict()), stop
+        assert all((reached[k] == end[k]).all() for k in end) if isinstance(end, dict) else (reached == end).all()
+
+
+def test_a_state_is_a_copy():
+    agent, venv = start()
+    train(agent, venv, SMALL.batch)
+    state = agent.state_dict()
+    kept = copy.deepcopy(state)
+    twins = [start()[0] for _ in range(2)]
+    for twin in twins:
+        twin.load_state_dict(state)
+    train(agent, venv, SMALL.batch)
+    train(twins[0], start()[1], SMALL.batch)
+    assert same(state, kept) and same(twins[1].state_dict(), kept)
+
+
+def test_states_that_do_not_fit_change_nothing():
+    agent, venv = start()
+    state = agent.state_dict()
+    wrong = [{}, None, [], {"preset": 3}, state | {"more": 1}, {k: v for k, v in state.items() if k != "steps"},
+             start(get_preset("symbols", num_envs=8))[0].state_dict(), start(PIXELS)[0].state_dict(),
+             state | {"preset": state["preset"] | {"learning_rate": 1e-4}},
+             state | {"policy": state["policy"] | {"actor.bias": torch.zeros(6)}},
+             state | {"policy": {k: v for k, v in state["policy"].items() if k != "actor.bias"}},
+             state | {"policy": None}, state | {"optimizer": {}}, state | {"act_generator": torch.zeros(3)},
+             state | {"steps": "many"}]
+    train(agent, venv, SMALL.batch)
+    before = agent.state_dict()
+    for broken in wrong:
+        with pytest.raises(CheckpointError):
+            agent.load_state_dict(broken)
+        assert same(agent.state_dict(), before)
+    foreign = copy.deepcopy(before)
+    foreign["optimizer"]["state"][0]["exp_avg"] = torch.zeros(2, 2)
+    with pytest.raises(CheckpointError, match=r"optimizer.state.0.exp_avg is \(2, 2\) there and \(3, 8\) here"):
+        agent.load_state_dict(foreign)
+
+
+def break_rewards(venv, agent):
+    venv.step = lambda actions, step=venv.step: (lambda o, r, *rest: (o, r * np.nan, *rest))(*step(actions))
+
+
+def break_values(venv, agent):
+    agent.policy.critic.bias.data.fill_(float("inf"))
+
+
+def break_logits(venv, agent):
+    agent.policy.actor.bias.data.fill_(float("nan"))
+
+
+def break_gradient(venv, agent):
+    agent.policy.encoder.embeddings[0].weight.register_hook(lambda grad: grad * float("nan"))
+
+
+def break_loss(venv, agent):
+    agent.policy.returns.mean_std = lambda: (torch.tensor(0.0), torch.tensor(0.0))
+
+
+@pytest.mark.parametrize("cause, named", [
+    (break_rewards, "rewards"), (break_values, "returns"), (break_logits, "logits"), (break_loss, "loss"),
+    (break_gradient, r"gradient of encoder\.embeddings\.0\.weight")])
+def test_not_finite_is_named_and_never_reaches_the_weights(cause, named):
+    agent, venv = start()
+    train(agent, venv, SMALL.batch)
+    cause(venv, agent)
+    before = agent.state_dict()
+    with pytest.raises(NotFiniteError, match=f"{named}.* not finite"):
+        train(agent, venv, SMALL.batch)
+    after = agent.state_dict()
+    weights = [key for key in before["policy"] if not key.startswith("returns")]
+    assert all(torch.equal(before["policy"][key].nan_to_num(), after["policy"][key].nan_to_num()) for key in weights)
+    assert same(before["optimizer"], after["optimizer"]) and before["steps"] == after["steps"]
+
+
+def test_environments_that_do_not_fit_are_refused():
+    agent, _ = start()
+    with pytest.raises(ValueError, match="num_envs=8"):
+        train(agent, Orchard(4), 100)
+    venv = Orchard(8)
+    venv.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    with pytest.raises(ValueError, match="SAME_STEP"):
+        train(agent, venv, 100)
+
+
+@settings(deadline=None)
+@given(steps=st.integers(0, 10**7))
+def test_steps_are_rounded_to_the_nearest_rollout(steps):
+    rollouts = num_rollouts(steps, SMALL)
+    assert rollouts >= 1 and (rollouts == 1 or abs(rollouts * SMALL.batch - steps) <= SMALL.batch / 2)
+
+
+def test_the_callback_stops_and_sees_it_all():
+    agent, venv = start()
+    reports = []
+    train(agent, venv, 100 * SMALL.batch, callback=lambda r: reports.append(r) or r.rollout == 3)
+    assert [(r.rollout, r.rollouts, r.steps) for r in reports] == [(i, 100, i * SMALL.batch) for i in (1, 2, 3)]
+    assert set(reports[0].metrics) == {"policy_loss", "value_loss", "entropy", "approx_kl", "clipfrac", "grad_norm",
+                                       "explained_variance"}
+    assert set(reports[0].seconds) == {"simulate", "act", "learn"}
+    assert all(isinstance(value, float) for r in reports for value in (*r.metrics.values(), *r.seconds.values()))
+
+
+def test_first_minibatch_is_on_policy():
+    "Before any step of Adam the ratio is 1: no divergence, nothing clipped, and the gradient is the policy gradient's."
+    agent, venv = start()
+    storage = make_storage(32, 8, venv.single_observation_space)
+    rollout(agent.policy, venv, venv.reset()[0], storage, agent.act_generator)
+    batch = {"obs": {k: v.flatten(0, 1) for k, v in storage.obs.items()}, "actions": storage.actions.flatten(),
+             "log_probs": storage.log_probs.flatten(), "advantages": storage.rewards.flatten() - 0.1,
+             "returns": storage.rewards.flatten()}
+    _, parts = ppo.ppo_loss(agent.policy, batch, SMALL)
+    assert abs(parts["approx_kl"]) < 1e-6 and parts["clipfrac"] == 0
+    torch.testing.assert_close(parts["policy_loss"], -batch["advantages"].mean())
+    assert abs(parts["entropy"] - np.log(5)) < 0.01
+
+
+@pytest.mark.parametrize("preset, steps, reaches", [
+    (SMALL, 40_000, 0.9),
+    (get_preset("laptop", channels=(8, 16, 16), hidden=(64,), minibatches=4, rollout_steps=64, gae_lambda=0.9,
+                learning_rate=2e-3), 25_000, 0.55)], ids=["symbols", "pixels"])
+def test_it_learns_the_small_game(preset, steps, reaches):
+    agent, venv = start(preset)
+    reports = []
+    train(agent, venv, steps, callback=reports.append)
+    first, last = (np.concatenate([r.episodes.unlocked for r in part]).mean(0) for part in (reports[:4], reports[-10:]))
+    assert first[0] < 0.45 and last[0] > reaches, (first, last)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("preset", [SMALL, PIXELS], ids=["symbols", "pixels"])
+def test_on_a_gpu(preset, tmp_path):
+    venv = Orchard(preset.num_envs, obs=preset.obs)
+    agent = Agent(preset, venv.single_observation_space, venv.single_action_space, 0, device="cuda")
+    train(agent, venv, 2 * preset.batch)
+    save_checkpoint(tmp_path / "gpu.pt", agent.state_dict())
+    twin = Agent(preset, venv.single_observation_space, venv.single_action_space, 1, device="cuda")
+    twin.load_state_dict(load_checkpoint(tmp_path / "gpu.pt"))
+    assert all(torch.equal(w.cpu(), twin.policy.state_dict()[k].cpu()) for k, w in agent.policy.state_dict().items())
+    train(twin, venv, preset.batch)
