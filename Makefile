@@ -1,6 +1,8 @@
 # make run    the main job: four EnvGen cycles on Crafter, no key and no GPU needed
 # make test   everything: notebooks, tests, export is clean, lint
 # make lab    JupyterLab on nbs/lab/crafter.ipynb
+#
+# ARGS goes to the command behind it: make run ARGS="-p designer none -p seed 3"
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -10,13 +12,13 @@ READY := $(VENV)/.ready
 .PHONY: run test lab lock
 
 run: $(READY)
-	$(BIN)/envgen run crafter
+	$(BIN)/envgen run crafter $(ARGS)
 
 test: $(READY)
 	$(BIN)/pytest --durations=10 --durations-min=1
 
 lab: $(READY)
-	$(BIN)/jupyter lab nbs/lab/crafter.ipynb
+	$(BIN)/jupyter lab nbs/lab/crafter.ipynb $(ARGS)
 
 # torch goes first, so that nothing else can pull another build of it.
 $(READY): requirements.lock pyproject.toml

@@ -169,11 +169,11 @@ def cut_metrics(run: RunFolder, part: str, phase: str, rollouts: int) -> None:
     if path.exists():
         write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
 
-# %% ../../nbs/51_cycle.folder.ipynb #d6a3df16
+# %% ../../nbs/51_cycle.folder.ipynb #a0bb33cd
 def write_sheet(
     path: str | Path,                # a PNG file
     pictures: Sequence[np.ndarray],  # (H, W, 3) uint8 each, all of one size
-    captions: Sequence[str],         # one line under each
+    captions: Sequence[str],         # the first line of each is written under its picture
     width: int = 560,                # pixels per picture
 ) -> None:
     "Pictures two by two with a caption under each, in one file."
@@ -184,7 +184,7 @@ def write_sheet(
     for index, (picture, caption) in enumerate(zip(pictures, captions, strict=True)):
         left, top = 8 + (index % 2) * (width + 8), 4 + (index // 2) * (height + 32)
         sheet.paste(Image.fromarray(picture).resize((width, height)), (left, top))
-        draw.text((left + 2, top + height + 4), caption[:88], fill="black", font_size=13)
+        draw.text((left + 2, top + height + 4), caption.partition("\n")[0][:88], fill="black", font_size=13)
     buffer = io.BytesIO()
     sheet.save(buffer, "PNG")
     write_bytes(path, buffer.getvalue())

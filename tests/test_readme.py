@@ -1,0 +1,130 @@
+"""Every command of the README does what it says, at a reduced size where it is long."""
+import contextlib
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from envgen_nb.cycle.folder import RunFolder
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+COMMANDS = [line.partition("#")[0].strip() for block in re.findall(r"```bash\n(.*?)```", README, re.S)
+            for line in block.splitlines() if line.partition("#")[0].strip()]
+TINY = ("-p num_cycles 1 -p num_worlds 2 -p cycle_steps 2048 -p final_steps 0 -p evaluation_runs 1 "
+        "-p evaluation_episodes 2")
+# make wants this interpreter's environment, which is the one that is being tested.
+MAKE = ["make", f"VENV={Path(sys.executable).parent.parent}"]
+
+
+def sh(command: list, cwd: Path = ROOT, timeout: int = 600) -> subprocess.CompletedProcess:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout,
+                          env=os.environ | {"PATH": path})
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """`make run` at a reduced size."""
+    (Path(sys.executable).parent.parent / ".ready").touch()
+    folder = tmp_path_factory.mktemp("readme") / "run"
+    done = sh([*MAKE, "run", f"ARGS={TINY} -p folder {folder}"])
+    assert "score of the policy" in done.stdout and str(folder / "report.html") in done.stdout
+    return folder
+
+
+def test_make_run(run):
+    assert RunFolder(run).finished() and (run / "crafter.ipynb").exists() and (run / "report.html").exists()
+
+
+def test_make_test_runs_everything():
+    recipe = sh([*MAKE, "-n", "test"]).stdout
+    assert "pytest" in recipe and "--durations=10" in recipe
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_make_lab(tmp_path):
+    """JupyterLab starts on loopback and serves the notebook."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = f"--no-browser --allow-root --port={port} --port-retries=0 --IdentityProvider.token=for-the-test"
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen([*MAKE, "lab", f"ARGS={options}"], cwd=ROOT, stdout=log, stderr=log,
+                                   start_new_session=True)
+    query = urllib.request.Request(f"http://127.0.0.1:{port}/api/contents/crafter.ipynb?content=1",
+                                   headers={"Authorization": "token for-the-test"})
+    answer = None
+    try:
+        for _ in range(240):
+            with contextlib.suppress(OSError), urllib.request.urlopen(query, timeout=30) as response:
+                answer = json.load(response)
+                break
+            time.sleep(0.25)
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(60)
+    assert answer is not None and answer["type"] == "notebook", (tmp_path / "log").read_text()
+
+
+SEEN = {"make run": test_make_run, "make test": test_make_test_runs_everything}
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in SEEN])
+def test_command(command, run, tmp_path):
+    words = shlex.split(command)
+    assert words[0] == "envgen", f"no test runs {command!r}"
+    words = [str(run) if word.startswith("runs/") else word for word in words]
+    if words[1] == "run":
+        words += [*shlex.split(TINY), "-p", "folder", str(tmp_path / "run")]
+    if words[1] == "worlds":
+        (tmp_path / "worlds.json").write_text((run / "cycle-1" / "worlds.json").read_text())
+        words = [str(tmp_path / word) if word.startswith("worlds.") else word for word in words]
+    words = [str(tmp_path / word) if word.endswith(".gif") else word for word in words]
+    sh(words)
+    for word in words[2:]:
+        if word.endswith((".gif", ".png")):
+            assert Path(word).stat().st_size > 1000
+
+
+def test_every_command_is_documented():
+    shown = {shlex.split(c)[1] for c in COMMANDS if c.startswith("envgen")}
+    assert shown == {"run", "resume", "prompt", "worlds", "play", "report"}
+    assert "make lab" in README and "pip install -e ." in README
+
+
+def test_links_and_pictures_exist():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        if not target.startswith("http"):
+            assert (ROOT / target).exists(), target
+    for name in ("LICENSE", "CITATION.cff", "settings.ini", "pyproject.toml", "requirements.lock"):
+        assert (ROOT / name).exists()
+
+
+def test_the_run_folder_is_as_the_readme_says(run):
+    listed = re.search(r"```\n(runs/.*?)```", README, re.S).group(1)
+    # Not in every run: rejected replies, calls that cost something, and training after the last cycle.
+    names = set(re.findall(r"[├└]── ([\w.-]+)", listed)) - {"rejected-1.md", "complaints-1.md", "usage.jsonl", "final"}
+    there = {p.name for p in run.rglob("*")}
+    assert names <= there, names - there
+
+
+def test_the_package_is_whole(tmp_path):
+    """A wheel has every module and the prompt templates: plain pip installs work, too."""
+    sh([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path, ROOT])
+    names = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
+    sources = {str(p.relative_to(ROOT)) for p in (ROOT / "envgen_nb").rglob("*")
+               if p.suffix in (".py", ".md") and p.is_file()}
+    assert sources <= names, sources - names
