@@ -137,8 +137,11 @@ workers.Crews._exchange = exchange
 
 def parent(patch=""):
     "A script without a `__main__` guard that plays for ever, and the process ids of its workers."
+    def heed_ctrl_c():      # a job that was started in the background of a script ignores it, and so would its children
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     process = subprocess.Popen([sys.executable, "-c", PARENT.format(patch=patch)], text=True, start_new_session=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_ctrl_c)
     return process, [int(pid) for pid in process.stdout.readline().split()]
 
 
