@@ -17,7 +17,7 @@ from envgen_nb.agent.networks import as_tensors, get_preset
 from envgen_nb.agent.ppo import Agent, CheckpointError, NotFiniteError, gae, make_storage, num_rollouts, rollout, train
 
 SMALL = get_preset("symbols", hidden=(32, 32), num_envs=8, rollout_steps=32, epochs=2, minibatches=2, gae_lambda=0.9,
-                   learning_rate=3e-3)
+                   learning_rate=3e-3, clip=0.2)
 PIXELS = get_preset("laptop", channels=(8, 8, 8), hidden=(32,), num_envs=4, rollout_steps=16, epochs=2, minibatches=2)
 
 

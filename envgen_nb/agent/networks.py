@@ -85,7 +85,7 @@ def _check_preset(preset: Preset) -> None:
         raise ValueError(f"preset: {preset.num_envs} envs × {preset.rollout_steps} steps cannot be cut into "
                          f"{preset.minibatches} equal minibatches")
 
-# %% ../../nbs/40_agent.networks.ipynb #d4eca3d1
+# %% ../../nbs/40_agent.networks.ipynb #22b15553
 PRESETS = {preset.name: preset for preset in (
     Preset("paper", encoder="impala", channels=(64, 128, 128), blocks=2, hidden=(256, 1024), layer_norm=True,
            embedding=0, num_envs=8, rollout_steps=512,                      # all numbers: Moon et al. 2023
@@ -97,8 +97,8 @@ PRESETS = {preset.name: preset for preset in (
            value_coef=0.5, entropy_coef=0.01),                              # the rest: Moon et al. 2023
     Preset("symbols", encoder="grids", channels=(32,), blocks=0, hidden=(256, 256), layer_norm=False,
            embedding=8, num_envs=16, rollout_steps=64,                      # network and sizes: tried on Crafter
-           gamma=0.95, gae_lambda=0.65, learning_rate=1e-3, max_grad_norm=0.5, epochs=4, minibatches=4, clip=0.2,
-           value_coef=0.5, entropy_coef=0.01),                              # lr, epochs too; the rest: Moon et al. 2023
+           gamma=0.95, gae_lambda=0.65, learning_rate=7e-4, max_grad_norm=0.5, epochs=4, minibatches=4, clip=0.4,
+           value_coef=0.5, entropy_coef=0.01),                              # learning rate, epochs, clip too
 )}
 
 # %% ../../nbs/40_agent.networks.ipynb #91811db8
