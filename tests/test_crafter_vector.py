@@ -160,7 +160,10 @@ def test_ctrl_c_reaches_the_parent_only():
     process, pids = parent()
     time.sleep(0.5)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    try:
+        _, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()                               # a test that fails leaves nothing running
     assert errors.count("Traceback") == 1 and errors.rstrip().endswith("KeyboardInterrupt")
     assert gone(pids)
 
