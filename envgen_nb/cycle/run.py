@@ -300,7 +300,7 @@ def _log_rollout(walk: _Walk, stage: Stage, rollout: int, report: Report) -> Non
         walk.writer.add_scalar(f"{stage.phase}/episode_return", float(episodes.returns.mean()), walk.agent.steps)
         walk.writer.add_scalar(f"{stage.phase}/episode_length", float(episodes.lengths.mean()), walk.agent.steps)
 
-# %% ../../nbs/52_cycle.run.ipynb #f1f343c7
+# %% ../../nbs/52_cycle.run.ipynb #a3e9e68d
 class _Meter:
     "Speed, time left, and success rates of the last 100 training episodes."
 
@@ -308,6 +308,7 @@ class _Meter:
         self.walk, self.index = walk, index
         self.recent: deque[tuple[float, int]] = deque([(time.monotonic(), 0)], maxlen=20)
         self.unlocked: deque[np.ndarray] = deque(maxlen=100)
+        self.measurements = len(walk.run.parts) - len(walk.run.evaluations())     # still to come
 
     def event(self, stage: Stage, report: Report, rollout: int, total: int, batch: int) -> Training:
         walk, objectives = self.walk, self.walk.run.simulator.objectives
@@ -317,8 +318,7 @@ class _Meter:
         speed = (last - first) / max(now - start, 1e-9)
         rounds = [num_rollouts(s.steps, walk.preset) for s in stages(walk.settings)]
         steps, left = sum(rounds) * batch, (sum(rounds[self.index:]) - rollout) * batch
-        measured = sum(part in walk.run.evaluations() for part in walk.run.parts)
-        seconds = left / speed + (len(walk.run.parts) - measured) * walk.seconds_per_evaluation
+        seconds = left / speed + self.measurements * walk.seconds_per_evaluation
         rates = 100 * np.mean(self.unlocked, axis=0) if self.unlocked else np.zeros(len(objectives))
         return Training(stage.name, stage.phase, rollout * batch, total * batch, steps - left, steps, round(speed, 1),
                         round(seconds, 1), {o: round(float(r), 1) for o, r in zip(objectives, rates, strict=True)})
