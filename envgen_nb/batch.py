@@ -186,7 +186,7 @@ def load_agent(run: RunFolder, part: str | None = None) -> Agent:
         raise RunFolderError(f"{run.path.name} has no agent{f' of {part}' if part else ''}; "
                              f"there are: {', '.join(measured) or 'none yet'}")
     preset = get_preset(run.settings.agent)
-    venv = run.simulator.make_vec(num_envs=1, obs=preset.obs, num_workers=0)
+    venv = run.simulator.make_vec(num_envs=1, obs=preset.obs)
     agent = Agent(preset, venv.single_observation_space, venv.single_action_space, run.settings.seed)
     venv.close()
     agent.load_state_dict(load_checkpoint(run.path / (part or measured[-1]) / "checkpoint.pt")["agent"])
@@ -206,8 +206,7 @@ def play(
     if Path(out).suffix not in (".gif", ".webp"):
         raise ValueError(f"a clip is a .gif or a .webp, not {Path(out).suffix or 'a file without an ending'}")
     agent = load_agent(run, part)
-    venv = run.simulator.make_vec([world], num_envs=1, seed=[seed], obs=agent.preset.obs, episodes=1, length=steps,
-                                  num_workers=0)
+    venv = run.simulator.make_vec([world], num_envs=1, seed=[seed], obs=agent.preset.obs, episodes=1, length=steps)
     observation, _ = venv.reset(seed=[seed])
     frames, ended = [Image.fromarray(venv.render()[0])], {}
     while "episode" not in ended:

@@ -227,7 +227,7 @@ class Simulator(ABC):
         obs: str = "pixels",                       # one of `observations`
         length: int | None = None,                 # steps after which an episode is truncated; None: the game's own
         episodes: int | None = None,               # episodes per sub-environment, after which it stands still
-        **options: Any,                            # the game's own, e.g. num_workers; unknown ones are refused
+        **options: Any,                            # the game's own, e.g. num_threads; unknown ones are refused
     ) -> VectorEnv:
         "Many copies of the game, stepped together, by the contract above."
 

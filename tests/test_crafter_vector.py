@@ -24,7 +24,8 @@ from envgen_nb.crafter.world import CrafterWorld, EnvironmentSettings, Inventory
 
 MOUNTAIN = CrafterWorld(environment_settings=EnvironmentSettings(target_biome="mountain"),
                         inventory_settings=InventorySettings(wood_pickaxe=1))
-HERE = {"num_workers": 0}
+HERE = {"engine": "reference", "num_threads": 1}
+WORKERS = {"engine": "reference", "num_threads": 2}
 
 
 def alive(pid):
@@ -72,7 +73,8 @@ def run(venv, rows):
 @pytest.mark.parametrize("obs", ["pixels", "symbols"])
 def test_the_number_of_workers_changes_nothing(obs):
     rows = actions(40, 5)
-    runs = [run(CrafterVectorEnv([None, MOUNTAIN], 5, 3, obs, length=15, num_workers=n), rows) for n in (0, 3)]
+    runs = [run(CrafterVectorEnv([None, MOUNTAIN], 5, 3, obs, length=15, engine="reference", num_threads=n), rows)
+            for n in (1, 3)]
     assert runs[0] == runs[1]
 
 
@@ -107,7 +109,8 @@ def test_it_is_many_single_environments():
 
 
 def test_the_contract_holds_with_worker_processes():
-    make = conformance._Make(Crafter(), (None, MOUNTAIN), num_envs=3, obs="symbols", length=12, num_workers=2)
+    make = conformance._Make(Crafter(), (None, MOUNTAIN), num_envs=3, obs="symbols", length=12,
+                             engine="reference", num_threads=2)
     rows = actions(36, 3)
     conformance.check_step(Crafter(), make, rows)
     conformance.check_state(make, rows, episodes=2)
@@ -118,8 +121,8 @@ import sys
 import numpy as np
 from envgen_nb import make_vec
 {patch}
-venv = make_vec("crafter", num_envs=4, obs="symbols", num_workers=2)
-print(*(worker.process.pid for worker in venv._crews.workers), flush=True)
+venv = make_vec("crafter", num_envs=4, obs="symbols", engine="reference", num_threads=2)
+print(*(worker.process.pid for worker in venv._engine.workers), flush=True)
 venv.reset()
 while True:
     venv.step(np.zeros(4, int))
@@ -169,9 +172,9 @@ def test_ctrl_c_reaches_the_parent_only():
 
 
 def test_a_dead_worker_is_named_and_so_is_what_it_played():
-    venv = CrafterVectorEnv([None, MOUNTAIN], 4, obs="symbols", num_workers=2)
+    venv = CrafterVectorEnv([None, MOUNTAIN], 4, obs="symbols", **WORKERS)
     venv.reset()
-    pids = [worker.process.pid for worker in venv._crews.workers]
+    pids = [worker.process.pid for worker in venv._engine.workers]
     os.kill(pids[1], signal.SIGKILL)
     with pytest.raises(RuntimeError, match=rf"worker 1 \(process {pids[1]}\) died with exit status -9") as error:
         for row in actions(10, 4):
@@ -185,9 +188,9 @@ def test_a_dead_worker_is_named_and_so_is_what_it_played():
 
 
 def test_a_worker_that_dies_while_it_is_waited_for_does_not_hang_the_parent():
-    venv = CrafterVectorEnv(num_envs=2, obs="symbols", num_workers=1)
+    venv = CrafterVectorEnv(num_envs=2, obs="symbols", **WORKERS)
     venv.reset()
-    pid = venv._crews.workers[0].process.pid
+    pid = venv._engine.workers[0].process.pid
     os.kill(pid, signal.SIGSTOP)
     threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
     with pytest.raises(RuntimeError, match="died with exit status -9"):
@@ -195,10 +198,10 @@ def test_a_worker_that_dies_while_it_is_waited_for_does_not_hang_the_parent():
 
 
 def test_a_failing_worker_tells_why():
-    venv = CrafterVectorEnv(num_envs=2, num_workers=1)
+    venv = CrafterVectorEnv(num_envs=2, **WORKERS)
     venv.reset()
     with pytest.raises(RuntimeError, match=r"worker 0 .* failed") as error:
-        venv._crews.do("no such command")
+        venv._engine.do("no such command")
     assert "KeyError" in str(error.value)
     with pytest.raises(RuntimeError, match="closed"):
         venv.reset()
@@ -206,12 +209,12 @@ def test_a_failing_worker_tells_why():
 
 def test_an_interrupted_step_leaves_a_usable_environment(monkeypatch):
     "Ctrl-C while waiting for answers: the next step is refused, the next reset works and reads no stale answer."
-    venv = CrafterVectorEnv(num_envs=3, obs="symbols", num_workers=2)
+    venv = CrafterVectorEnv(num_envs=3, obs="symbols", **WORKERS)
     venv.reset(seed=4)
     states = venv.get_state()
     reference = [venv.step(row)[1].copy() for row in actions(5, 3)]
     venv.set_state(states)
-    worker = venv._crews.workers[1]
+    worker = venv._engine.workers[1]
 
     def interrupt(number):
         raise KeyboardInterrupt
@@ -228,8 +231,8 @@ def test_an_interrupted_step_leaves_a_usable_environment(monkeypatch):
 
 def test_workers_end_with_the_environment():
     for end in ("close", "forget"):
-        venv = CrafterVectorEnv(num_envs=2, num_workers=2)
-        pids = [worker.process.pid for worker in venv._crews.workers]
+        venv = CrafterVectorEnv(num_envs=2, **WORKERS)
+        pids = [worker.process.pid for worker in venv._engine.workers]
         if end == "close":
             venv.close()
             venv.close()
@@ -245,7 +248,7 @@ def test_a_long_game_comes_back_through_a_night_in_another_kind_of_observation()
     rows = actions(260, 2, seed=5)
     rows[rows == 6] = 0
     venv = CrafterVectorEnv([MOUNTAIN], 2, 0, "symbols", **HERE)
-    other = CrafterVectorEnv([MOUNTAIN], 2, 0, "pixels", num_workers=1)
+    other = CrafterVectorEnv([MOUNTAIN], 2, 0, "pixels", **WORKERS)
     venv.reset()
     for row in rows[:200]:
         venv.step(row)
@@ -321,7 +324,8 @@ def test_neighbouring_seeds_share_nothing():
 @pytest.mark.parametrize("wrong", [
     {"num_envs": 0}, {"num_envs": 2.0}, {"num_envs": True}, {"obs": "smell"}, {"worlds": []}, {"worlds": MOUNTAIN},
     {"worlds": [{"environment_settings": {}}]}, {"worlds": "mountain"}, {"length": 0}, {"length": 10_001},
-    {"length": "1"}, {"episodes": 0}, {"episodes": 1.5}, {"num_workers": -1}, {"seed": -1}, {"seed": 1.5},
+    {"length": "1"}, {"episodes": 0}, {"episodes": 1.5}, {"num_threads": -1}, {"num_threads": 0}, {"engine": "slow"},
+    {"noise": False}, {"noise": 0, "obs": "symbols"}, {"out": np.zeros((2, 64, 64, 3))}, {"seed": -1}, {"seed": 1.5},
     {"seed": [1, 2, 3]}, {"seed": [1, -2]}, {"seed": "one"}, {"threads": 2}])
 def test_arguments_that_make_no_sense_are_refused_before_a_process_starts(wrong, monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)

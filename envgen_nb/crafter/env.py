@@ -16,18 +16,20 @@ from .reference import ACTIONS, LENGTH, Game
 from .symbols import symbols, symbols_space
 from .world import CrafterWorld
 
-# %% ../../nbs/13_crafter.env.ipynb #c3bcf71b
-OBSERVATIONS = ("pixels", "symbols")
+# %% ../../nbs/13_crafter.env.ipynb #b2117294
+OBSERVATIONS = ("pixels", "symbols", "both")
 
 
 def observation_space(
-    obs: str,   # "pixels" or "symbols"
+    obs: str,   # one of `OBSERVATIONS`
 ) -> spaces.Space:
     "The space of one game's observations; `ValueError` if there is no such kind."
     if obs == "pixels":
         return spaces.Box(0, 255, (64, 64, 3), np.uint8)
     if obs == "symbols":
         return symbols_space()
+    if obs == "both":
+        return spaces.Dict({"pixels": observation_space("pixels"), **symbols_space().spaces})
     raise ValueError(f"crafter has no observations {obs!r}; it has: {', '.join(OBSERVATIONS)}")
 
 
@@ -38,7 +40,7 @@ def check_settings(world: Any, length: Any) -> None:
     if isinstance(length, bool) or not isinstance(length, int | np.integer) or not 1 <= length <= LENGTH:
         raise ValueError(f"length is a number of steps from 1 to {LENGTH}, not {length!r}")
 
-# %% ../../nbs/13_crafter.env.ipynb #87b31f53
+# %% ../../nbs/13_crafter.env.ipynb #1dc81f15
 class CrafterEnv(gymnasium.Env):
     "One game of Crafter in one world."
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
@@ -46,7 +48,7 @@ class CrafterEnv(gymnasium.Env):
     def __init__(
         self,
         world: CrafterWorld | None = None,   # None: the ordinary game
-        obs: str = "pixels",                 # "pixels" or "symbols"
+        obs: str = "pixels",                 # "pixels", "symbols" or "both"
         length: int = LENGTH,                # steps after which an episode is truncated
         render_mode: str | None = None,      # "rgb_array", or None
     ):
@@ -87,10 +89,11 @@ class CrafterEnv(gymnasium.Env):
         return self._game.glance() if self.render_mode and self._game else None
 
     def _look(self) -> Any:
-        if self.obs == "pixels":
-            return self._game.picture()
-        self._game.skip_picture()
-        return symbols(self._game)
+        if self.obs == "symbols":
+            self._game.skip_picture()
+            return symbols(self._game)
+        picture = self._game.picture()
+        return picture if self.obs == "pixels" else {"pixels": picture, **symbols(self._game)}
 
     def _info(self, reward: float) -> dict[str, Any]:
         player = self._game._player

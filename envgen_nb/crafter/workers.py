@@ -60,7 +60,7 @@ def _arrays(fields: dict[str, tuple[tuple[int, ...], np.dtype]], memory: Any) ->
         offset += _size({name: (shape, dtype)})
     return found
 
-# %% ../../nbs/14_crafter.workers.ipynb #f88dba22
+# %% ../../nbs/14_crafter.workers.ipynb #b2effcc9
 class SavedGame(NamedTuple):
     "What is needed to play a sub-environment up to where it was."
     fingerprint: bytes    # of the world's meaning
@@ -69,10 +69,11 @@ class SavedGame(NamedTuple):
     played: int           # episodes ended since the last reset
     quota: int            # episodes to play in all; 0: no end
     length: int           # step limit of an episode
+    noise: int            # 1: symbols keep the stock random stream; 0: they do not
     actions: bytes        # the running episode's actions, one byte each
 
-_MAGIC = b"crafter1"
-_HEAD = struct.Struct("<8s8sqIIIII")
+_MAGIC = b"crafter2"
+_HEAD = struct.Struct("<8s8sqIIIIII")
 
 
 def pack_game(saved: SavedGame) -> bytes:
@@ -97,12 +98,13 @@ def unpack_game(state: bytes) -> SavedGame:
         raise ValueError("broken: this is no game that could have been played")
     return saved
 
-# %% ../../nbs/14_crafter.workers.ipynb #fc06b002
+# %% ../../nbs/14_crafter.workers.ipynb #e03e2ecf
 class _Row:
     "One sub-environment's row of the arrays."
 
-    def __init__(self, arrays: dict[str, np.ndarray], index: int):
+    def __init__(self, arrays: dict[str, np.ndarray], index: int, skips: bool = True):
         self.arrays, self.index = arrays, index
+        self.skips = skips       # whether to draw at night what the picture would have drawn
         self.parts = {when: {name.partition(".")[2]: array[index] for name, array in arrays.items()
                              if name.startswith(when)} for when in ("obs.", "final.")}
 
@@ -116,10 +118,11 @@ class _Row:
     def look(self, game: Game, when: str) -> None:
         "Look at the game, once, and write what is seen: `when` is obs. or final."
         parts = self.parts[when]
-        if "" in parts:
-            parts[""][...] = game.picture()
-        else:
-            game.skip_picture()
+        for name in parts.keys() & {"", "pixels"}:
+            parts[name][...] = game.picture()
+        if "material" in parts:
+            if self.skips and "pixels" not in parts:
+                game.skip_picture()
             write_symbols(game, parts)
 
     def tell(self, game: Game) -> None:
@@ -176,12 +179,12 @@ class _SubEnv:
         else:
             self._begin()
 
-# %% ../../nbs/14_crafter.workers.ipynb #9b5eec11
+# %% ../../nbs/14_crafter.workers.ipynb #0ee6b191
 def _save(sub: _SubEnv) -> bytes:
     "A sub-environment as bytes."
     game = sub.game
     return pack_game(SavedGame(sub.numbers.fingerprint, game._seed, game._episode, sub.played, sub.quota, sub.length,
-                           bytes(sub.actions)))
+                               int(sub.row.skips), bytes(sub.actions)))
 
 
 def _load(sub: _SubEnv, state: bytes) -> None:
@@ -194,19 +197,21 @@ def _load(sub: _SubEnv, state: bytes) -> None:
     for i, action in enumerate(saved.actions, start=1):
         sub.total += sub.game.advance(action)[0]
         if i < len(saved.actions):
-            sub.game.skip_picture()
+            if sub.row.skips:
+                sub.game.skip_picture()
         else:
             sub.row.look(sub.game, "obs.")
     sub.row.tell(sub.game)
 
-# %% ../../nbs/14_crafter.workers.ipynb #82f00b7a
+# %% ../../nbs/14_crafter.workers.ipynb #f5b0ac81
 class Plan(NamedTuple):
     "What a crew has to know about all sub-environments."
     numbers: tuple[Meaning, ...]    # of each sub-environment's world
     seeds: tuple[int, ...]          # base seed of each
     obs: str
-    length: int
-    quota: int
+    length: int                     # steps of an episode at most
+    quota: int                      # episodes to play; 0: no end
+    noise: bool = True              # whether symbols keep the stock random stream
 
 
 class _Crew:
@@ -215,7 +220,7 @@ class _Crew:
     def __init__(self, plan: Plan, indices: Sequence[int], memory: Any):
         arrays = _arrays(_fields(plan.obs, len(plan.seeds)), memory)
         self.busy, self.indices = arrays["busy"], indices
-        self.subs = [_SubEnv(_Row(arrays, i), plan.numbers[i], plan.seeds[i], plan.length, plan.quota)
+        self.subs = [_SubEnv(_Row(arrays, i, plan.noise), plan.numbers[i], plan.seeds[i], plan.length, plan.quota)
                      for i in indices]
 
     def _each(self, work: Any, items: Sequence[Any] | None = None) -> list[Any]:
@@ -233,7 +238,7 @@ class _Crew:
 
 
 _COMMANDS = {"reset": _SubEnv.reset, "step": _SubEnv.step, "save": _save, "load": _load,
-             "render": lambda sub: sub.game.glance()}
+             "render": lambda sub: sub.game.glance(), "semantic": lambda sub: sub.game._sem_view()}
 
 # %% ../../nbs/14_crafter.workers.ipynb #038c04ff
 def _memory(size: int) -> Any:
@@ -308,13 +313,19 @@ def _end(workers: list[_Worker]) -> None:
     for worker in workers:
         worker.end()
 
-# %% ../../nbs/14_crafter.workers.ipynb #96a3bad6
+# %% ../../nbs/14_crafter.workers.ipynb #fb540aa2
 class Crews:
     "The arrays, and the crews that write to them."
 
-    def __init__(self, plan: Plan, names: Sequence[str], num_workers: int):
+    def __init__(
+        self,
+        plan: Plan,
+        names: Sequence[str],                         # of each sub-environment's world, for messages
+        num_workers: int,                             # processes; 0: this one
+        out: dict[str, np.ndarray] | None = None,     # the caller's observation arrays, by part ("" for pixels alone)
+    ):
         fields = _fields(plan.obs, len(plan.seeds))
-        self.names, self.workers, self.number = names, [], 0
+        self.plan, self.names, self.workers, self.number = plan, names, [], 0
         self.shares = [share.tolist() for share in np.array_split(np.arange(len(names)), max(num_workers, 1))]
         if num_workers == 0:
             memory = bytearray(_size(fields))
@@ -324,16 +335,41 @@ class Crews:
                 memory = mmap.mmap(file.fileno(), 0)
                 self.workers += [_Worker(file) for _ in self.shares]
         self.close = weakref.finalize(self, _end, self.workers)
-        self.arrays = _arrays(fields, memory)
+        self.shared = _arrays(fields, memory)
+        self.out = {f"obs.{name}": array for name, array in (out or {}).items()}
+        self.arrays = self.shared | self.out
         if self.workers:
             self._exchange("start", [(tuple(plan), share) for share in self.shares])
 
     def do(self, command: str, items: Sequence[Any] | None = None) -> list[Any]:
         "A command for every sub-environment, with an item for each where the command takes one."
-        if not self.workers:
-            return self.crew.do(command, items)
-        parts = [items and [items[i] for i in share] for share in self.shares]
-        return [answer for answers in self._exchange(command, parts) for answer in answers]
+        if self.workers:
+            parts = [items and [items[i] for i in share] for share in self.shares]
+            found = [answer for answers in self._exchange(command, parts) for answer in answers]
+        else:
+            found = self.crew.do(command, items)
+        for name, array in self.out.items():
+            array[...] = self.shared[name]
+        return found
+
+    @property
+    def alive(self) -> bool:
+        "Whether it can still play."
+        return self.close.alive
+
+    def check(self, states: Sequence[bytes]) -> None:
+        "`ValueError` that says what is wrong if the sub-environments cannot take these states."
+        for i, state in enumerate(states):
+            try:
+                saved = unpack_game(state)
+                for what, has, wants in (("world", saved.fingerprint, self.plan.numbers[i].fingerprint),
+                                         ("step limit", saved.length, self.plan.length),
+                                         ("number of episodes", saved.quota, self.plan.quota),
+                                         ("random stream", saved.noise, self.plan.noise)):
+                    if has != wants:
+                        raise ValueError(f"it was saved in an environment with another {what}")
+            except ValueError as error:
+                raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
 
     def _exchange(self, command: str, parts: Sequence[Any]) -> list[Any]:
         "A command to every worker with its part, and their answers."
@@ -347,7 +383,7 @@ class Crews:
             return worker.answer(self.number)
         except Exception as error:
             share = self.shares[self.workers.index(worker)]
-            busy = [i for i in share if self.arrays["busy"][i]] or share
+            busy = [i for i in share if self.shared["busy"][i]] or share
             self.close()
             raise RuntimeError(self._failure(worker, busy, error)) from None
 

@@ -153,7 +153,7 @@ def _open(run: RunFolder, on_text: Callable[[str], None] | None) -> _Walk:
     if settings.designer == "manual":
         options.setdefault("folder", str(run.path / "manual"))
     provider = make_provider(settings.designer, **options)
-    with contextlib.closing(run.simulator.make_vec(num_envs=1, obs=preset.obs, num_workers=0)) as venv:
+    with contextlib.closing(run.simulator.make_vec(num_envs=1, obs=preset.obs)) as venv:
         agent = Agent(preset, venv.single_observation_space, venv.single_action_space, settings.seed, settings.device)
     state = load_checkpoint(run.path / "checkpoint.pt") if (run.path / "checkpoint.pt").exists() else None
     if state:

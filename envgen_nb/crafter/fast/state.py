@@ -6,11 +6,13 @@
 __all__ = ['WIDTH', 'HEIGHT', 'WATER', 'GRASS', 'STONE', 'PATH', 'SAND', 'TREE', 'LAVA', 'COAL', 'IRON', 'DIAMOND', 'TABLE',
            'FURNACE', 'NOTHING', 'PLAYER', 'COW', 'ZOMBIE', 'SKELETON', 'ARROW', 'PLANT', 'KINDS', 'LEFT', 'RIGHT',
            'UP', 'DOWN', 'DX', 'DY', 'HEALTH', 'FOOD', 'DRINK', 'ENERGY', 'SAPLING', 'CHUNK', 'CHUNKS_DOWN', 'CHUNKS',
-           'MOST', 'GAME', 'ORES', 'RULES', 'rules_of']
+           'MOST', 'GAME', 'ORES', 'RULES', 'rules_of', 'chunk_of', 'join', 'leave', 'add', 'remove', 'move',
+           'close_up', 'set_material', 'inside']
 
-# %% ../../../nbs/17b_crafter.fast.state.ipynb #33e57eef
+# %% ../../../nbs/17b_crafter.fast.state.ipynb #13f069d1
 import numpy as np
 
+from .compile import compiled, inner
 from ..reference import ACTIONS, AREA, ITEMS, MATERIALS, OBJECTIVES, constants
 from ..world import THINGS, Meaning
 
@@ -72,3 +74,112 @@ def rules_of(
     start = {name: info["initial"] for name, info in constants.items.items()} | dict(numbers.inventory)
     rules["inventory"] = [start[name] for name in ITEMS]
     return rules
+
+# %% ../../../nbs/17b_crafter.fast.state.ipynb #01130543
+@inner
+def chunk_of(x: int, y: int) -> int:
+    "The chunk that a cell belongs to."
+    return x // CHUNK * CHUNKS_DOWN + y // CHUNK
+
+
+@inner
+def join(game: np.void, slot: int, chunk: int) -> None:
+    "Put an object at the end of a chunk's list."
+    if not game.known[chunk]:
+        game.known[chunk], game.order[game.entered] = 1, chunk
+        game.entered += 1
+    last = game.last[chunk]
+    game.before[slot], game.after[slot], game.last[chunk] = last, 0, slot
+    if last:
+        game.after[last] = slot
+    else:
+        game.first[chunk] = slot
+
+
+@inner
+def leave(game: np.void, slot: int, chunk: int) -> None:
+    "Take an object out of a chunk's list."
+    before, after = game.before[slot], game.after[slot]
+    if before:
+        game.after[before] = after
+    else:
+        game.first[chunk] = after
+    if after:
+        game.before[after] = before
+    else:
+        game.last[chunk] = before
+
+# %% ../../../nbs/17b_crafter.fast.state.ipynb #5ce7a23f
+@inner
+def add(game: np.void, kind: int, health: int, x: int, y: int) -> int:
+    "Put a new object on a free cell; its slot. (There is always room: `close_up` sees to that.)"
+    slot = game.slots + 1
+    if slot >= MOST:
+        return 0
+    game.slots, game.objects = slot, game.objects + 1
+    game.kind[slot], game.health[slot], game.facing[slot], game.count[slot] = kind, health, 0, 0
+    game.x[slot], game.y[slot], game.slot[x, y] = x, y, slot
+    join(game, slot, chunk_of(x, y))
+    return slot
+
+
+@inner
+def remove(game: np.void, slot: int) -> None:
+    "Take an object from the map. Its other numbers stay, for it may be in the middle of its turn."
+    x, y = game.x[slot], game.y[slot]
+    game.kind[slot], game.slot[x, y] = NOTHING, 0
+    game.objects -= 1
+    leave(game, slot, chunk_of(x, y))
+
+
+@inner
+def move(game: np.void, slot: int, x: int, y: int) -> None:
+    "Move an object to a free cell."
+    before, chunk = chunk_of(game.x[slot], game.y[slot]), chunk_of(x, y)
+    game.slot[game.x[slot], game.y[slot]], game.slot[x, y] = 0, slot
+    game.x[slot], game.y[slot] = x, y
+    if before != chunk:
+        leave(game, slot, before)
+        join(game, slot, chunk)
+
+# %% ../../../nbs/17b_crafter.fast.state.ipynb #8060fbdf
+@inner
+def close_up(game: np.void) -> None:
+    "Close the gaps between objects; their order stays."
+    to = 0
+    for slot in range(1, game.slots + 1):
+        if not game.kind[slot]:
+            continue
+        to += 1
+        if to == slot:
+            continue
+        for field in (game.x, game.y, game.kind, game.health, game.facing):
+            field[to] = field[slot]
+        for field in (game.count, game.before, game.after):
+            field[to] = field[slot]
+        x, y, before, after = game.x[to], game.y[to], game.before[to], game.after[to]
+        game.kind[slot], game.slot[x, y] = NOTHING, to
+        if before:
+            game.after[before] = to
+        else:
+            game.first[chunk_of(x, y)] = to
+        if after:
+            game.before[after] = to
+        else:
+            game.last[chunk_of(x, y)] = to
+    game.slots = to
+
+# %% ../../../nbs/17b_crafter.fast.state.ipynb #8704463d
+@inner
+def set_material(game: np.void, x: int, y: int, material: int) -> None:
+    "Change what a cell is made of, and the counts of its chunk."
+    chunk, was = chunk_of(x, y), game.material[x, y]
+    game.material[x, y] = material
+    game.grass[chunk] += (material == GRASS) - (was == GRASS)
+    game.path[chunk] += (material == PATH) - (was == PATH)
+
+
+@inner
+def inside(x: int, y: int) -> bool:
+    "Whether a cell is on the map."
+    return 0 <= x < WIDTH and 0 <= y < HEIGHT

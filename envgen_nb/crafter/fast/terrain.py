@@ -4,22 +4,29 @@
 
 # %% auto #0
 __all__ = ['START', 'LAKES', 'ROCKS', 'CAVE', 'WIDE', 'TALL', 'SEAM', 'VEIN', 'MAGMA', 'BEACH', 'WOOD', 'PLANES', 'MARGIN',
-           'BATCH', 'REACH', 'Plane', 'Stamps', 'stamps', 'permute', 'add_plane']
+           'BATCH', 'NEAR', 'REACH', 'PITCH', 'FIELDS', 'SLACK', 'SEA', 'SHORE', 'MEADOW', 'BEGIN', 'SOLID', 'MOLTEN',
+           'HOLLOW', 'TUNNEL', 'TRY_COAL', 'TRY_IRON', 'TRY_DIAMOND', 'TRY_TREE', 'UNSURE', 'TRIES', 'EVERYWHERE',
+           'NEAR_TABLE', 'NEAR_FURNACE', 'NEAR_WATER', 'NEAR_PLANT', 'NEAR_COW', 'NEAR_TUNNEL', 'Plane', 'Stamps',
+           'stamps', 'permute', 'add_plane', 'Workshop', 'workshop', 'Middle', 'middle', 'code_exactly', 'code_cells',
+           'draw_map', 'count_ground', 'place_creatures', 'place_near', 'put_player', 'begin']
 
-# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #a136fa7e
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #407c4f7e
 import functools
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 from opensimplex.constants import GRADIENTS3
 from opensimplex.internals import _noise3
 
 from .compile import compiled, inner
 from .random import exceeds, integer, seed_words
 from envgen_nb.crafter.fast.state import (
-    COAL, COW, DIAMOND, FURNACE, GRASS, HEIGHT, IRON, LAVA, NOTHING, PATH, PLANT, PLAYER, SAND, SKELETON, STONE, TABLE,
-    TREE, WATER, WIDTH, ZOMBIE,
+    COAL, COW, DIAMOND, DOWN, FURNACE, GAME, GRASS, HEALTH, HEIGHT, IRON, LAVA, PATH, PLANT, PLAYER, SAND, SKELETON,
+    STONE, TABLE, TREE, WATER, WIDTH, ZOMBIE, CHUNK, add, chunk_of, remove, set_material,
 )
 
 # %% ../../../nbs/17d_crafter.fast.terrain.ipynb #37ce47e5
@@ -43,9 +50,10 @@ PLANES = (
     Plane(BEACH, 4, 1 / 9, 1 / 9), Plane(WOOD, 5, 1 / 7, 1 / 7),
 )
 
-# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #e9b609d3
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #6fafff3c
 MARGIN = 8            # cells beside the map that may be written to
 BATCH = 8             # cells that are added to at a time
+NEAR = 13             # cells from the middle, within which the start area's noise matters
 REACH = 2 ** 0.5      # how far a lattice point's contribution reaches
 
 
@@ -76,46 +84,82 @@ def _stamp(plane: Plane, row: float, cell: float, dz: float) -> tuple[np.ndarray
     return (np.stack([begins, begins + touched.sum(axis=1)], axis=1),
             np.stack([fades * dx, fades * dy, fades * dz]).astype(np.float32))
 
-# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #f508c224
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #049833ba
 class Stamps(NamedTuple):
     "The contributions of all lattice points to all planes, apart from their gradients."
     begins: np.ndarray    # (planes + 1,) int64: the first lattice point of each plane
     point: np.ndarray     # (points, 3) int64: its lattice coordinates
-    corner: np.ndarray    # (points, 2) int64: row and cell of its stamp's corner; may lie outside the map
-    first: np.ndarray     # (points, 2) int64: the first row of its stamp, and the one after its last
-    run: np.ndarray       # (rows, 3) int64: where a row's run begins and ends in the stamp, and its first batch
-    values: np.ndarray    # (batches, 3, 8) float32: contributions to 8 cells per unit of gradient in x, y and z
+    blocks: np.ndarray    # (points,) uint64: which of the map's 8 · 8 blocks it reaches, a bit for each
+    batch: np.ndarray     # (points + 1,) int64: its first batch
+    at: np.ndarray        # (batches,) int32: where in the flat field a batch's 8 cells begin
+    place: np.ndarray     # (batches,) int32: where in `values` its contributions begin
+    values: np.ndarray    # (size,) float32: contributions to 8 cells per unit of gradient, in x, y and z
+
+
+class _Stamper:
+    "Collects the stamps; points that lie alike between the cells share one."
+
+    def __init__(self):
+        self.known: dict[tuple, list[tuple[int, int, int]]] = {}
+        self.values: list[np.ndarray] = []
+
+    def batches(self, plane: Plane, row: float, cell: float, dz: float) -> list[tuple[int, int, int]]:
+        "Row, first cell and place in `values` of each batch of 8 cells of a stamp."
+        key = (plane, round(row, 6), round(cell, 6), round(dz, 6))
+        if key not in self.known:
+            runs, parts = _stamp(plane, row, cell, dz)
+            self.known[key] = found = []
+            for r, (begin, end) in enumerate(runs.tolist()):
+                for c in range(begin, end, BATCH):
+                    eight = np.zeros((3, BATCH), np.float32)
+                    eight[:, :min(BATCH, end - c)] = parts[:, r, c:min(c + BATCH, end)]
+                    found.append((r, c, 3 * BATCH * len(self.values)))
+                    self.values.append(eight)
+        return np.array(self.known[key]).reshape(-1, 3)
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #78ba2afe
+PITCH = HEIGHT + 2 * MARGIN    # from one row of a field to the next
+
+
+def _reach(plane: Plane, batches: np.ndarray) -> np.ndarray:
+    "Which of these batches (n, 3), in rows and cells of the map, touch the cells where the plane is wanted."
+    low, high = (WIDTH // 2 - NEAR, WIDTH // 2 + NEAR + 1) if plane.field == START else (0, WIDTH)
+    rows, cells = batches[:, 0], batches[:, 1]
+    return batches[(rows >= low) & (rows < high) & (cells + BATCH > low) & (cells < high)]
+
+
+def _blocks(plane: Plane, batches: np.ndarray) -> int:
+    "A bit for each of the map's 8 · 8 blocks that these batches touch."
+    found = 0
+    for ends in (0, BATCH - 1):
+        pairs = np.stack([batches[:, 0], np.clip(batches[:, 1] + ends, 0, HEIGHT - 1)], axis=1) // 8
+        for x, y in {tuple(pair[::-1] if plane.turned else pair) for pair in pairs.tolist()}:
+            found |= 1 << (8 * x + y)
+    return found
 
 
 @functools.cache
 def stamps() -> Stamps:
-    "The table of all stamps; points that lie alike between the cells share one."
-    begins, point, corner, first, run, values = [0], [], [], [], [], []
-    size, known = 0, {}
+    "The table of all stamps."
+    stamper, begins, point, blocks, batch, at = _Stamper(), [], [], [], [0], []
     for plane in PLANES:
+        begins.append(len(point))
         steps = np.array([plane.down, plane.across] if plane.turned else [plane.across, plane.down])
         points, where = _lattice(plane)
-        at = where[:, 1::-1] if plane.turned else where[:, :2]
-        corners = np.ceil((at - REACH) / steps - 1e-9).astype(np.int64)
-        for p, c, lag, dz in zip(points, corners, at - corners * steps, plane.z - where[:, 2], strict=True):
-            key = (plane, *np.round(lag, 6), round(dz, 6))
-            if key not in known:
-                runs, parts = _stamp(plane, *lag, dz)
-                lengths = runs[:, 1] - runs[:, 0]
-                batches = -(-lengths // BATCH)
-                starts = size + np.concatenate([[0], np.cumsum(batches)[:-1]])
-                known[key] = len(run), len(run) + len(runs)
-                run += [(b, e, s) for (b, e), s in zip(runs, starts, strict=True)]
-                for a, (b, n) in enumerate(zip(runs[:, 0], batches, strict=True)):
-                    padded = np.zeros((3, n * BATCH), np.float32)
-                    here = parts[:, a, b:b + n * BATCH]
-                    padded[:, :here.shape[1]] = here
-                    values.append(padded.reshape(3, n, BATCH).swapaxes(0, 1))
-                size += int(batches.sum())
-            point.append(p), corner.append(c), first.append(known[key])
-        begins.append(len(point))
-    return Stamps(np.array(begins), np.array(point), np.array(corner), np.array(first), np.array(run),
-                  np.concatenate(values))
+        spots = where[:, 1::-1] if plane.turned else where[:, :2]
+        corners = np.ceil((spots - REACH) / steps - 1e-9).astype(np.int64)
+        for p, corner, lag, dz in zip(points, corners, (spots - corners * steps).tolist(),
+                                      (plane.z - where[:, 2]).tolist(), strict=True):
+            batches = _reach(plane, stamper.batches(plane, *lag, dz) + [*corner, 0])
+            if len(batches):
+                point.append(p)
+                blocks.append(_blocks(plane, batches))
+                batch.append(batch[-1] + len(batches))
+                at.append(batches)
+    rows, cells, place = np.concatenate(at).T
+    return Stamps(np.array([*begins, len(point)]), np.array(point), np.array(blocks, np.uint64), np.array(batch),
+                  (rows * PITCH + MARGIN + cells).astype(np.int32), place.astype(np.int32),
+                  np.concatenate(stamper.values, axis=None))
 
 # %% ../../../nbs/17d_crafter.fast.terrain.ipynb #515c67e6
 @inner
@@ -131,25 +175,438 @@ def permute(seed: int, perm: np.ndarray, grad: np.ndarray) -> None:
         grad[i] = perm[i] % 24 * 3
         source[r] = source[i]
 
-# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #e98311e6
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #ff45ce95
+@intrinsic
+def _add_batch(typing: Any, field: Any, at: Any, values: Any, place: Any, gx: Any, gy: Any, gz: Any) -> Any:
+    "field[at:at + 8] += gx * values[place:] + gy * values[place + 8:] + gz * values[place + 16:], in vectors of 8."
+    eight = ir.VectorType(ir.FloatType(), 8)
+
+    def make(context, builder, signature, args):
+        field, at, values, place, *gradient = args
+        to, parts = (context.make_array(kind)(context, builder, array).data
+                     for kind, array in ((signature.args[0], field), (signature.args[2], values)))
+        target = builder.bitcast(builder.gep(to, [at]), eight.as_pointer())
+        total = builder.load(target, align=4)
+        for n, g in enumerate(gradient):
+            where = builder.gep(parts, [builder.add(place, ir.Constant(place.type, n * 8))])
+            part = builder.load(builder.bitcast(where, eight.as_pointer()), align=4)
+            lane = builder.insert_element(ir.Constant(eight, ir.Undefined), g, ir.Constant(ir.IntType(32), 0))
+            zeros = ir.Constant(ir.VectorType(ir.IntType(32), 8), None)
+            g = builder.shuffle_vector(lane, ir.Constant(eight, ir.Undefined), zeros)
+            total = builder.fadd(total, builder.fmul(part, g, flags=["fast"]), flags=["fast"])
+        builder.store(total, target, align=4)
+        return context.get_dummy_value()
+
+    return types.void(field, at, values, place, gx, gy, gz), make
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #2a3bbba2
 _GRADIENTS = GRADIENTS3.astype(np.float32)
 
 
-@njit(fastmath=True)
-def add_plane(field: np.ndarray, low: np.ndarray, high: np.ndarray, plane: int, table: Stamps, perm: np.ndarray,
-              grad: np.ndarray) -> None:
-    "Add a plane to a field, (64, 64) float32, in each row from cell `low` to cell `high` - 1."
+@inner
+def add_plane(field: np.ndarray, plane: int, wanted: int, table: Stamps, perm: np.ndarray, grad: np.ndarray) -> None:
+    "Add a plane to a field, (64, 80) float32 with margins, at least in the wanted blocks (a bit for each)."
+    flat = field.reshape(-1)
     for p in range(table.begins[plane], table.begins[plane + 1]):
+        if not table.blocks[p] & wanted:
+            continue
         i, j, k = table.point[p, 0], table.point[p, 1], table.point[p, 2]
         at = grad[(perm[(perm[i & 255] + j) & 255] + k) & 255]
         gx, gy, gz = _GRADIENTS[at], _GRADIENTS[at + 1], _GRADIENTS[at + 2]
-        row, cell = table.corner[p, 0], table.corner[p, 1]
-        first, end = table.first[p, 0], table.first[p, 1]
-        for r in range(max(0, -row), min(end - first, 64 - row)):
-            begin, stop, batch = cell + table.run[first + r, 0], cell + table.run[first + r, 1], table.run[first + r, 2]
-            skipped = max(0, low[row + r] - begin) // BATCH
-            for b in range(skipped, (min(stop, high[row + r]) - begin + BATCH - 1) // BATCH):
-                here = field[row + r, MARGIN + begin + b * BATCH:MARGIN + begin + b * BATCH + BATCH]
-                parts = table.values[batch + b]
-                for c in range(BATCH):
-                    here[c] += gx * parts[0, c] + gy * parts[1, c] + gz * parts[2, c]
+        for b in range(table.batch[p], table.batch[p + 1]):
+            _add_batch(flat, table.at[b], table.values, table.place[b], gx, gy, gz)
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #cf8348eb
+FIELDS = 11
+
+
+class Workshop(NamedTuple):
+    "What one thread needs to make a world; its contents mean nothing between worlds."
+    perm: np.ndarray     # (256,) int64
+    grad: np.ndarray     # (256,) int64
+    field: np.ndarray    # (11, 64, 80) float32, rows with margins
+    code: np.ndarray     # (64, 64) uint16: what each cell is, before ores and trees are drawn
+
+
+def workshop() -> Workshop:
+    "A new workshop."
+    return Workshop(np.zeros(256, np.int64), np.zeros(256, np.int64),
+                    np.zeros((FIELDS, WIDTH, PITCH), np.float32), np.zeros((WIDTH, HEIGHT), np.uint16))
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #0ffcc258
+SLACK = np.float32(1.25e-4)    # a stamped plane is never further than this from the noise
+
+
+class Middle(NamedTuple):
+    "The start area's field without its noise, and how far that may be from the truth."
+    start: np.ndarray    # (64, 64) float32: 4 - distance to the middle within NEAR, else sigmoid of it
+    slack: np.ndarray    # (64, 64) float32
+
+
+@functools.cache
+def middle() -> Middle:
+    "The table of distances from the middle."
+    dx, dy = np.arange(WIDTH)[:, None] - WIDTH // 2, np.arange(HEIGHT)[None] - HEIGHT // 2
+    base = 4 - np.sqrt(dx ** 2 + dy ** 2)
+    near = np.maximum(np.abs(dx), np.abs(dy)) <= NEAR
+    steep = np.clip(base[..., None] + 2 * np.linspace(-1, 1, 101), -40, 40)
+    steepest = (1 / (2 + np.exp(steep) + np.exp(-steep))).max(axis=-1)
+    far = 1 / (1 + np.exp(-(base + 2)))
+    return Middle(np.where(near, base, 1 / (1 + np.exp(-base))).astype(np.float32),
+                  np.where(near, 2 * SLACK * steepest + 1e-6, far).astype(np.float32))
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #7929a955
+@inner
+def _blend(shop: Workshop, center: Middle, rules: np.void, x: int) -> None:
+    "Turn a row of the three basic fields into start, water and mountain as the world wants them (`_shape` roughly)."
+    start, water, mountain = shop.field[START, x, MARGIN:], shop.field[LAKES, x, MARGIN:], shop.field[ROCKS, x, MARGIN:]
+    base = center.start[x]
+    if abs(x - WIDTH // 2) <= NEAR:
+        for y in range(HEIGHT // 2 - NEAR, HEIGHT // 2 + NEAR + 1):
+            start[y] = np.float32(1) / (np.float32(1) + math.exp(-(base[y] + np.float32(2) * start[y])))
+        for y in range(HEIGHT // 2 - NEAR):
+            start[y] = base[y]
+        for y in range(HEIGHT // 2 + NEAR + 1, HEIGHT):
+            start[y] = base[y]
+    else:
+        for y in range(HEIGHT):
+            start[y] = base[y]
+    wet, high, fold = np.float32(rules.water), np.float32(rules.mountain), rules.fold
+    for y in range(HEIGHT):
+        lake = water[y] + np.float32(0.1) - np.float32(2) * start[y]
+        rock = mountain[y] - (np.float32(4) * start[y] + np.float32(0.3) * lake)
+        water[y] = lake * wet
+        mountain[y] = (abs(rock) if fold else rock) * high
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #fb2a268f
+SEA, SHORE, MEADOW, BEGIN, SOLID, MOLTEN, HOLLOW, TUNNEL = range(8)       # what a cell is before ores and trees
+TRY_COAL, TRY_IRON, TRY_DIAMOND, TRY_TREE, UNSURE = 8, 16, 32, 64, 128    # bits: what is tried there
+TRIES = TRY_COAL | TRY_IRON | TRY_DIAMOND | TRY_TREE
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #d6b09036
+@inner
+def _sort_open(shop: Workshop, center: Middle, rules: np.void, x: int) -> None:
+    "Code a row as if there were no mountains in it: start, shore, sea, meadow."
+    start, water, beach = shop.field[START, x, MARGIN:], shop.field[LAKES, x, MARGIN:], shop.field[BEACH, x, MARGIN:]
+    wood, slack, code = shop.field[WOOD, x, MARGIN:], center.slack[x], shop.code[x]
+    limit, wet = np.float32(rules.start), np.float32(rules.water)
+    for y in range(HEIGHT):
+        lake, doubt = water[y], (np.float32(1.2) * SLACK + np.float32(2) * slack[y]) * wet
+        moist, sandy = (lake > np.float32(0.25)) & (lake <= np.float32(0.35)), beach[y] > np.float32(-0.2)
+        shore, sea, grove = moist & sandy, lake > np.float32(0.3), wood[y] > np.float32(0)
+        close = (abs(lake - np.float32(0.25)) < doubt) | (abs(lake - np.float32(0.35)) < doubt)
+        close |= (abs(lake - np.float32(0.3)) < doubt) | (moist & (abs(beach[y] + np.float32(0.2)) < SLACK))
+        close |= ~sea & (abs(wood[y]) < SLACK)
+        kind = SHORE if shore else (SEA if sea else (MEADOW | TRY_TREE if grove else MEADOW))
+        kind |= UNSURE if close else 0
+        kind = BEGIN if start[y] > limit else kind
+        code[y] = kind | (UNSURE if abs(start[y] - limit) < slack[y] else 0)
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #3cab7b8d
+@inner
+def _sort_rock(shop: Workshop, center: Middle, rules: np.void, x: int) -> None:
+    "Code the mountains in a row."
+    start, rocks, cave = shop.field[START, x, MARGIN:], shop.field[ROCKS, x, MARGIN:], shop.field[CAVE, x, MARGIN:]
+    wide, tall, seam = shop.field[WIDE, x, MARGIN:], shop.field[TALL, x, MARGIN:], shop.field[SEAM, x, MARGIN:]
+    vein, magma = shop.field[VEIN, x, MARGIN:], shop.field[MAGMA, x, MARGIN:]
+    slack, code, limit = center.slack[x], shop.code[x], np.float32(rules.start)
+    steep, coal, iron = np.float32(rules.mountain), rules.anywhere[0], rules.anywhere[1]
+    for y in range(HEIGHT):
+        rock, doubt = rocks[y], (np.float32(1.4) * SLACK + np.float32(4.6) * slack[y]) * steep
+        deep, high_up = rock > np.float32(0.18), rock > np.float32(0.3)
+        hollow = high_up & (cave[y] > np.float32(0.15))
+        tunnel = (wide[y] > np.float32(0.4)) | (tall[y] > np.float32(0.4))
+        close = (abs(rock - np.float32(0.18)) < doubt) | (abs(rock - np.float32(0.3)) < doubt)
+        close |= (abs(cave[y] - np.float32(0.15)) < SLACK) | (abs(wide[y] - np.float32(0.4)) < SLACK)
+        close |= (abs(tall[y] - np.float32(0.4)) < SLACK) | (abs(seam[y]) < SLACK)
+        close |= (abs(vein[y] - np.float32(0.4)) < SLACK) | (abs(magma[y] - np.float32(0.35)) < SLACK)
+        kind = MOLTEN if high_up & (magma[y] > np.float32(0.35)) else SOLID
+        kind |= TRY_COAL if (deep if coal else seam[y] > np.float32(0)) else 0
+        kind |= TRY_IRON if (deep if iron else vein[y] > np.float32(0.4)) else 0
+        kind |= TRY_DIAMOND if deep else 0
+        kind = (HOLLOW if hollow else (TUNNEL if tunnel else kind)) | (UNSURE if close else 0)
+        kind = kind if rock > np.float32(0.15) else code[y]
+        kind |= UNSURE if abs(rock - np.float32(0.15)) < doubt else 0
+        code[y] = code[y] if start[y] > limit else kind
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #5fc310ff
+@inner
+def _noise(shop: Workshop, x: float, y: float, z: int, size: float) -> float:
+    "OpenSimplex noise, as the package computes it."
+    return _noise3(x / size, y / size, z, shop.perm, shop.grad)
+
+
+@inner
+def code_exactly(shop: Workshop, rules: np.void, x: int, y: int) -> int:
+    "What a cell is, in float64 and the package's own order of operations (`crafter.worldgen._set_material`)."
+    start = 4 - math.sqrt((x - WIDTH // 2) ** 2 + (y - HEIGHT // 2) ** 2)
+    start += 2 * _noise(shop, x, y, 8, 3.0)
+    start = 1 / (1 + math.exp(-start))
+    water = _noise(shop, x, y, 3, 15.0) + 0.15 * _noise(shop, x, y, 3, 5.0) + 0.1
+    water -= 2 * start
+    mountain = (_noise(shop, x, y, 0, 15.0) + 0.3 * _noise(shop, x, y, 0, 5.0)) / 1.3
+    mountain -= 4 * start + 0.3 * water
+    if rules.fold:
+        mountain = abs(mountain)
+    water, mountain = water * rules.water, mountain * rules.mountain
+    if start > rules.start:
+        return BEGIN
+    if mountain > 0.15:
+        return _code_rock(shop, rules, x, y, mountain)
+    if 0.25 < water <= 0.35 and _noise(shop, x, y, 4, 9.0) > -0.2:
+        return SHORE
+    if 0.3 < water:
+        return SEA
+    return MEADOW | TRY_TREE if _noise(shop, x, y, 5, 7.0) > 0 else MEADOW
+
+
+@inner
+def _code_rock(shop: Workshop, rules: np.void, x: int, y: int, mountain: float) -> int:
+    "The same for a cell that is rock."
+    if _noise(shop, x, y, 6, 7.0) > 0.15 and mountain > 0.3:
+        return HOLLOW
+    if _noise(shop, 2.0 * x, y / 5.0, 7, 3.0) > 0.4 or _noise(shop, x / 5.0, 2.0 * y, 7, 3.0) > 0.4:
+        return TUNNEL
+    deep = mountain > 0.18
+    found = MOLTEN if mountain > 0.3 and _noise(shop, x, y, 6, 5.0) > 0.35 else SOLID
+    if deep if rules.anywhere[0] else _noise(shop, x, y, 1, 8.0) > 0:
+        found |= TRY_COAL
+    if deep if rules.anywhere[1] else _noise(shop, x, y, 2, 6.0) > 0.4:
+        found |= TRY_IRON
+    return found | TRY_DIAMOND if deep else found
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #ba162ad0
+@inner
+def _turn(field: np.ndarray) -> None:
+    "Exchange rows and cells of a field."
+    for x in range(WIDTH):
+        for y in range(x):
+            field[x, MARGIN + y], field[y, MARGIN + x] = field[y, MARGIN + x], field[x, MARGIN + y]
+
+
+@inner
+def _find_blocks(shop: Workshop, center: Middle, rules: np.void) -> tuple[int, int]:
+    "The blocks in which there may be rock, and those in which there may be a shore, a bit for each."
+    rock, shore, one = np.uint64(0), np.uint64(0), np.uint64(1)
+    steep, wet = np.float32(rules.mountain), np.float32(rules.water)
+    for x in range(0, WIDTH, 8):
+        for y in range(0, HEIGHT, 8):
+            rocky, moist = False, False
+            for i in range(x, x + 8):
+                slack = center.slack[i, y:y + 8]
+                rocks, lakes = shop.field[ROCKS, i, MARGIN + y:], shop.field[LAKES, i, MARGIN + y:]
+                for j in range(8):
+                    doubt = (np.float32(1.4) * SLACK + np.float32(4.6) * slack[j]) * steep
+                    rocky |= rocks[j] > np.float32(0.15) - doubt
+                    doubt = (np.float32(1.2) * SLACK + np.float32(2) * slack[j]) * wet
+                    moist |= abs(lakes[j] - np.float32(0.3)) < np.float32(0.05) + doubt
+            bit = one << np.uint64(x + y // 8)
+            rock |= bit if rocky else np.uint64(0)
+            shore |= bit if moist else np.uint64(0)
+    return rock, shore
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #cb212412
+_FIELD = np.array([plane.field for plane in PLANES])
+EVERYWHERE = np.uint64(2 ** 64 - 1)
+
+
+@inner
+def _add_planes(shop: Workshop, table: Stamps, first: int, end: int, wanted: int) -> None:
+    "Add some planes to their fields, at least in the wanted blocks."
+    for plane in range(first, end):
+        add_plane(shop.field[_FIELD[plane]], plane, wanted, table, shop.perm, shop.grad)
+
+
+@inner
+def code_cells(shop: Workshop, table: Stamps, center: Middle, rules: np.void, seed: int) -> None:
+    "Fill `shop.code` for a noise seed."
+    permute(seed, shop.perm, shop.grad)
+    shop.field[:] = 0
+    _add_planes(shop, table, 0, 5, EVERYWHERE)
+    for x in range(WIDTH):
+        _blend(shop, center, rules, x)
+    rock, shore = _find_blocks(shop, center, rules)
+    if rock:
+        _add_planes(shop, table, 5, 11, rock)
+        _turn(shop.field[TALL])
+    _add_planes(shop, table, 11, 12, shore)
+    _add_planes(shop, table, 12, 13, EVERYWHERE)
+    for x in range(WIDTH):
+        _sort_open(shop, center, rules, x)
+        if rock:
+            _sort_rock(shop, center, rules, x)
+    for x in range(WIDTH):
+        for y in range(HEIGHT):
+            if shop.code[x, y] & UNSURE:
+                shop.code[x, y] = code_exactly(shop, rules, x, y)
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #34a85d58
+_MADE_OF = np.array([WATER, SAND, GRASS, 0, STONE, LAVA, PATH, PATH], np.uint8)   # the start area: by the world
+
+
+@inner
+def draw_map(game: np.void, shop: Workshop, rules: np.void) -> None:
+    "Draw ores and trees, cell by cell, and write the material of all cells."
+    for x in range(WIDTH):
+        for y in range(HEIGHT):
+            code = shop.code[x, y]
+            kind = code & 7
+            material = rules.ground if kind == BEGIN else _MADE_OF[kind]
+            if code & TRIES:
+                if code & TRY_COAL and exceeds(game, rules.ore[0]):
+                    material = COAL
+                elif code & TRY_IRON and exceeds(game, rules.ore[1]):
+                    material = IRON
+                elif code & TRY_DIAMOND and exceeds(game, rules.ore[2]):
+                    material = DIAMOND
+                elif code & TRY_TREE and exceeds(game, rules.ore[3]):
+                    material = TREE
+            game.material[x, y] = material
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #a5ea9af0
+@inner
+def count_ground(game: np.void) -> None:
+    "Count the grass and the path of each chunk."
+    game.grass[:], game.path[:] = 0, 0
+    for x in range(WIDTH):
+        for y in range(0, HEIGHT, CHUNK):
+            row = game.material[x, y:min(y + CHUNK, HEIGHT)]
+            chunk = chunk_of(x, y)
+            for c in range(len(row)):
+                game.grass[chunk] += row[c] == GRASS
+                game.path[chunk] += row[c] == PATH
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #9bdce82e
+@inner
+def place_creatures(game: np.void, shop: Workshop, rules: np.void) -> None:
+    "Draw the creatures of a new map, cell by cell (`crafter.worldgen._set_object`)."
+    for x in range(WIDTH):
+        for y in range(HEIGHT):
+            material = game.material[x, y]
+            if material != GRASS and material != SAND and material != PATH:
+                continue
+            far = (x - WIDTH // 2) ** 2 + (y - HEIGHT // 2) ** 2
+            if material == GRASS and far > 9 and exceeds(game, rules.threshold[2]):
+                add(game, COW, 3, x, y)
+            elif far > 100 and exceeds(game, rules.threshold[0]):
+                add(game, ZOMBIE, 5, x, y)
+            elif shop.code[x, y] & 7 == TUNNEL and exceeds(game, rules.threshold[1]):
+                add(game, SKELETON, 3, x, y)
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #e2797318
+@inner
+def _clear(game: np.void, x: int, y: int, material: int) -> None:
+    "Make a cell this material, and remove the creature that stands there."
+    if game.slot[x, y]:
+        remove(game, game.slot[x, y])
+    set_material(game, x, y, material)
+
+
+@inner
+def _sign(value: int) -> int:
+    "-1, 0 or 1."
+    return (value > 0) - (value < 0)
+
+
+@inner
+def _dig_tunnel(game: np.void, x: int, y: int) -> None:
+    "Eight cells of path away from the player, stone around them outside the clearing, two skeletons."
+    px, py = game.x[1], game.y[1]
+    dx, dy = np.int64(x) - px, np.int64(y) - py
+    sx, sy = (_sign(dx), 0) if abs(dx) >= abs(dy) else (0, _sign(dy))
+    for i in range(9):
+        cx, cy = x + i * sx, y + i * sy
+        for side in (1, -1):
+            wx, wy = cx + side * sy, cy + side * sx
+            if i < 8 and max(abs(wx - px), abs(wy - py)) > 3:
+                _clear(game, wx, wy, STONE)
+        _clear(game, cx, cy, PATH if i < 8 else STONE)
+    for i in (3, 7):
+        add(game, SKELETON, 3, x + i * sx, y + i * sy)
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #5a3f10fa
+NEAR_TABLE, NEAR_FURNACE, NEAR_WATER, NEAR_PLANT, NEAR_COW, NEAR_TUNNEL = range(6)
+
+
+@inner
+def _place_thing(game: np.void, thing: int, x: int, y: int) -> None:
+    "Put one thing on its spot."
+    if thing == NEAR_TABLE:
+        set_material(game, x, y, TABLE)
+    elif thing == NEAR_FURNACE:
+        set_material(game, x, y, FURNACE)
+    elif thing == NEAR_WATER:
+        set_material(game, x, y, WATER)
+    elif thing == NEAR_COW:
+        add(game, COW, 3, x, y)
+    elif thing == NEAR_PLANT:
+        set_material(game, x, y, GRASS)
+        game.count[add(game, PLANT, 1, x, y)] = 301
+    else:
+        _dig_tunnel(game, x, y)
+
+
+@inner
+def place_near(game: np.void, rules: np.void) -> None:
+    "Make a clearing around the player and put things there (`crafter.reference._place_near`)."
+    px, py = np.int64(game.x[1]), np.int64(game.y[1])
+    for x in range(px - 3, px + 4):
+        for y in range(py - 3, py + 4):
+            if x != px or y != py:
+                here = game.material[x, y]
+                walkable = here == GRASS or here == SAND or here == PATH
+                _clear(game, x, y, here if walkable else rules.ground)
+    taken, table, spots = np.zeros((7, 7), np.bool_), -1, np.zeros(49, np.int64)
+    _take(taken, 3, 3)
+    for thing in range(6):
+        if not rules.near[thing]:
+            continue
+        count = 0
+        for at in range(49):
+            x, y = at // 7, at % 7
+            beside = table < 0 or max(abs(x - table // 7), abs(y - table % 7)) == 2
+            if not taken[x, y] and (thing != NEAR_FURNACE or beside):
+                spots[count] = at
+                count += 1
+        at = spots[integer(game, count)]
+        _take(taken, at // 7, at % 7)
+        if thing == NEAR_TABLE:
+            table = at
+        _place_thing(game, thing, px - 3 + at // 7, py - 3 + at % 7)
+
+
+@inner
+def _take(taken: np.ndarray, x: int, y: int) -> None:
+    "A spot and its neighbours are no longer free."
+    for i in range(max(0, x - 1), min(7, x + 2)):
+        for j in range(max(0, y - 1), min(7, y + 2)):
+            taken[i, j] = True
+
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #ec327d3e
+@inner
+def put_player(game: np.void, rules: np.void, lights: np.ndarray) -> None:
+    "An empty map with the player in the middle, as an episode begins."
+    game.slots, game.objects, game.entered = 0, 0, 0
+    game.slot[:], game.first[:], game.last[:], game.known[:] = 0, 0, 0, 0
+    game.inventory[:] = rules.inventory
+    game.achievements[:] = 0
+    game.sleeping, game.fresh = False, False
+    game.hunger, game.thirst, game.fatigue, game.recover = 0.0, 0.0, 0.0, 0.0
+    game.hurt_health = game.paid_health = game.inventory[HEALTH]
+    game.step, game.total, game.daylight = 0, 0.0, lights[rules.clock]
+    add(game, PLAYER, 0, WIDTH // 2, HEIGHT // 2)
+    game.facing[1] = DOWN
+
+
+@inner
+def begin(game: np.void, rules: np.void, seed: int, lights: np.ndarray, shop: Workshop, table: Stamps,
+          center: Middle) -> None:
+    "Make the world of an episode's seed in a record: everything but the first look at it."
+    seed_words(game, seed)
+    put_player(game, rules, lights)
+    code_cells(shop, table, center, rules, integer(game, 2 ** 31 - 1))
+    draw_map(game, shop, rules)
+    count_ground(game)
+    place_creatures(game, shop, rules)
+    if rules.near.any():
+        place_near(game, rules)
