@@ -269,7 +269,7 @@ def _take_words(game: np.void, out: np.ndarray) -> None:
         done += count
         game.word += count
 
-# %% ../../../nbs/17f_crafter.fast.picture.ipynb #b4469a49
+# %% ../../../nbs/17f_crafter.fast.picture.ipynb #45986b33
 @inner
 def _pale(luma: np.int32, value: np.int32) -> np.int32:
     "(3 · luma + 2 · value) // 5"
@@ -282,7 +282,7 @@ def _luma(red: np.int32, green: np.int32, blue: np.int32) -> np.int32:
     warm = np.int32(np.int32(np.int32(19595) * red) + np.int32(np.int32(38470) * green))
     return np.int32(np.int32(warm + np.int32(np.int32(np.int32(7471) * blue) + np.int32(32768))) >> 16)
 
-
+# %% ../../../nbs/17f_crafter.fast.picture.ipynb #aff67c8c
 @inner
 def _darken(
     pairs: np.ndarray,      # (3087,) uint64: two random words each
@@ -307,7 +307,7 @@ def _darken(
         b = np.int32(daylight * blue + half * np.float64(np.int32(_pale(luma, b) + TINT[2])))
         canvas[i] = np.uint32(np.int32(r | np.int32(g << 8)) | np.int32(b << 16))
 
-
+# %% ../../../nbs/17f_crafter.fast.picture.ipynb #7d619dec
 @inner
 def _dream_at_night(canvas: np.ndarray) -> None:
     "What a sleeper sees of the night, (3087,) uint32."
