@@ -1,5 +1,6 @@
 # make run    the main job: four EnvGen cycles on Crafter, no key and no GPU needed
 # make test   everything: notebooks, tests, export is clean, lint
+# make parity STEPS=2000000   the compiled Crafter engine beside the package's, compared after every step
 # make lab    JupyterLab on nbs/lab/crafter.ipynb
 #
 # ARGS goes to the command behind it: make run ARGS="-p designer none -p seed 3"
@@ -8,14 +9,18 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+STEPS ?= 100000
 
-.PHONY: run test lab lock
+.PHONY: run test parity lab lock
 
 run: $(READY)
 	$(BIN)/envgen run crafter $(ARGS)
 
 test: $(READY)
 	$(BIN)/pytest --durations=10 --durations-min=1
+
+parity: $(READY)
+	$(BIN)/python tests/crafter_parity.py --steps $(STEPS) $(ARGS)
 
 lab: $(READY)
 	$(BIN)/jupyter lab nbs/lab/crafter.ipynb $(ARGS)

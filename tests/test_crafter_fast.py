@@ -1,0 +1,210 @@
+"""The compiled engine against the reference: every kind of play, every setting, bounds checks, made-up worlds."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import crafter_parity
+import numpy as np
+import pytest
+from crafter_parity import REGIMES, Difference, FastGame, Pair, choices, made, play, play_game
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envgen_nb.crafter.fast.parity import broken, compact, differences, record_of
+from envgen_nb.crafter.fast.state import GAME
+from envgen_nb.crafter.reference import ACTIONS, LENGTH, OBJECTIVES, Game
+from envgen_nb.crafter.world import ExtendedCrafterWorld
+from envgen_nb.world import parameters
+
+# Bounds checks.
+
+BOUNDS = """
+import numba, sys
+import numpy as np
+from envgen_nb.crafter.fast.compile import FOLDER, compiled, inner
+
+@inner
+def at(values, i):
+    return values[i]
+
+@compiled
+def read(values, i):
+    return at(values, i)
+
+assert numba.config.BOUNDSCHECK and FOLDER.is_relative_to(sys.argv[1]) and not any(FOLDER.iterdir())
+try:
+    read(np.zeros(3), 3)
+except IndexError:
+    print("a read out of bounds is noticed")
+sys.path.insert(0, "tests")
+import crafter_parity
+for number in range(len(crafter_parity.REGIMES)):
+    crafter_parity.play_game(number, seed=1, most=120)
+passed, refused = crafter_parity.play_garbled(3000)
+assert passed > 100 and refused > 100, (passed, refused)
+print("no difference;", "compiled here" if any(FOLDER.rglob("*.nbi")) else "taken from elsewhere")
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bounds_checked(tmp_path_factory):
+    "A process with numba's bounds checks, in an empty cache: code from a cache would be without them."
+    folder = str(tmp_path_factory.mktemp("cache"))
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": folder}
+    with subprocess.Popen([sys.executable, "-c", BOUNDS, folder], env=environment, text=True,
+                          cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        yield process                        # it compiles for a minute, meanwhile the other tests run
+        process.kill()
+
+
+# Every kind of play.
+
+def test_many_steps_in_all_regimes_without_a_difference():
+    "Also a whole episode of 10,000 steps, both ends, nearly every achievement, and every value of every parameter."
+    total = play(32_000)
+    assert total.steps >= 30_000 and len(total.seeds) >= 60 and set(total.regimes) == set(REGIMES), total
+    assert total.longest == LENGTH and total.ends["died"] > 10 and total.ends["over"] > 3, total.ends
+    assert total.unlocked == set(OBJECTIVES)
+    assert {(*parameter.path, value) for parameter in parameters(ExtendedCrafterWorld)
+            for value in (parameter.choices if parameter.many else choices(parameter))} <= total.values
+
+
+def test_every_setting_by_itself():
+    "Each value of each parameter with nothing else set, and all sets of up to four things near the player."
+    for number, world in enumerate(crafter_parity.single_worlds()):
+        pair = Pair(world, seed=number, view="symbols")
+        pair.begin()
+        for action in (1, 5, 3):
+            pair.step(action)
+
+
+# After the end.
+
+@pytest.mark.parametrize("view", ["pixels", "symbols"])
+def test_both_play_on_alike_after_the_end(view):
+    "After the step limit, after death by lava, and back to life when health grows again."
+    pair = Pair(None, seed=4, length=5, view=view)
+    pair.begin()
+    assert [pair.step(action)[2] for action in (1, 2, 3, 4, 5, 1, 2, 3)] == 4 * [False] + 4 * [True]
+
+    pair = Pair(None, seed=5, view=view)
+    pair.begin()
+    pair.edit(lambda game: crafter_parity.lay(game, tuple((game._player.pos + (1, 0)).tolist()), "lava"))
+    assert pair.step(ACTIONS.index("move_right"))[1]
+    assert all(pair.step(step % 2 * 5)[1] for step in range(20))           # dead, it stands in the lava
+    died = [pair.step(0)[1] for _ in range(40)]
+    assert died[0] and not died[-1]
+    pair.begin()
+    assert pair.reference._player.health == 9
+
+
+# Worlds and actions made up at random.
+
+SECTIONS = {parameter.path: st.sampled_from(choices(parameter)) for parameter in parameters(ExtendedCrafterWorld)}
+WORLDS = st.none() | st.dictionaries(st.sampled_from(sorted(SECTIONS)), st.none(), max_size=12).flatmap(
+    lambda keys: st.fixed_dictionaries({path: SECTIONS[path] for path in keys})).map(made)
+RUNS = st.lists(st.tuples(st.integers(0, len(ACTIONS) - 1), st.integers(1, 6)), max_size=25)
+
+
+@given(WORLDS, st.integers(0, 2 ** 62), RUNS, st.integers(0, 60), st.sampled_from(["pixels", "symbols"]))
+@settings(max_examples=100, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+def test_any_world_any_seed_any_actions(world, seed, runs, length, view):
+    pair = Pair(world, seed, length or LENGTH, view)
+    for _ in range(2):
+        pair.begin()
+        for action, times in runs:
+            for _ in range(times):
+                pair.step(action)
+
+
+@given(st.integers(0, 2 ** 32), st.lists(st.sampled_from(sorted(REGIMES)), min_size=1, max_size=6), RUNS)
+@settings(max_examples=60, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+def test_any_changes_by_hand_one_upon_the_other(seed, names, runs):
+    "What the regimes do to a game, in any order, without an end in between."
+    rng, pair = random.Random(seed), Pair(crafter_parity.covering_world(seed), seed)
+    pair.begin()
+    for name in names:
+        if REGIMES[name].change:
+            pair.edit(REGIMES[name].change, rng, gaps=rng)
+        for action, times in runs[:8]:
+            for _ in range(times):
+                if pair.reference._step < LENGTH:
+                    pair.step(action)
+
+
+# The checks themselves: they notice what they are for.
+
+def busy_record():
+    "A reference game with much in it, and its record."
+    game, rng = Game(seed=8), random.Random(8)
+    game.begin()
+    for change in (crafter_parity.crowd, crafter_parity.plant_garden, crafter_parity.shoot):
+        change(game, rng)
+    return game, record_of(game)
+
+
+BUSY = busy_record()
+BOOKS = {"fresh", "played", "total"}            # what a batch keeps for itself
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None, print_blob=True)
+def test_any_changed_number_is_a_difference(data):
+    "One number that means something is changed in a record: `differences` says so."
+    game, record = BUSY
+    name = data.draw(st.sampled_from(sorted(set(GAME.names) - BOOKS - {"slots"})))
+    at = tuple(data.draw(st.integers(0, min(side, int(record["slots"]) + 1) - 1)) for side in record[name].shape)
+    if name in ("x", "y", "kind", "health", "facing", "count", "after", "before"):
+        at = (data.draw(st.integers(1 if name != "health" else 2, int(record["slots"]))),)
+    elif name == "order":
+        at = (data.draw(st.integers(0, int(record["entered"]) - 1)),)
+    changed = record.copy()
+    changed[name][at] = not record[name] if record[name].dtype == bool else record[name][at] ^ 1 \
+        if record[name].dtype.kind in "iu" else record[name][at] + 0.5
+    assert differences(game, changed), (name, at)
+
+
+def test_what_is_not_called_broken_can_be_played():
+    "Numbers of a record are replaced by others: it is refused, or played without harm. (With bounds checks: below.)"
+    passed, refused = crafter_parity.play_garbled(2000, seed=1)
+    assert passed > 100 and refused > 100
+
+
+def test_noise_instead_of_a_record_is_refused():
+    noise = np.frombuffer(np.random.default_rng(0).bytes(GAME.itemsize), GAME)[0]
+    assert broken(noise) and broken(np.zeros((), GAME)) and broken(np.full((), 255, np.uint8).repeat(
+        GAME.itemsize).view(GAME)[0])
+
+
+def test_empty_slots_change_nothing():
+    "The same game with its objects spread over all 4096 slots is the same game, and comes back compact."
+    game, record = BUSY
+    for seed in range(20):
+        gaps = crafter_parity.spread(record, random.Random(seed))
+        assert broken(gaps) == "" and differences(game, gaps) == []
+        assert compact(gaps).tobytes() == record.tobytes()
+
+
+def test_a_difference_says_where_it_was_found_and_how_to_find_it_again(monkeypatch, capsys):
+    class Wrong(FastGame):
+        def advance(self, action):
+            outcome = super().advance(action)
+            self.record["hunger"] += self.record["step"] == 7
+            return outcome
+
+    monkeypatch.setattr(crafter_parity, "FastGame", Wrong)
+    with pytest.raises(Difference, match=r"hunger: 7\.0, not 8\.0\n.*step 7, action") as found:
+        play_game(0)
+    assert "--seed 0 --game 0" in str(found.value)
+    monkeypatch.setattr(sys, "argv", ["crafter_parity.py", "--steps", "10"])
+    assert crafter_parity.main() == 1 and "hunger" in capsys.readouterr().out
+
+
+def test_nothing_is_read_or_written_out_of_bounds(bounds_checked):
+    "Last, because it has been running since the first test: every kind of play, and records with wrong numbers."
+    out, errors = bounds_checked.communicate()
+    assert bounds_checked.returncode == 0, errors[-3000:]
+    assert out.splitlines() == ["a read out of bounds is noticed", "no difference; compiled here"]
