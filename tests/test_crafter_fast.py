@@ -63,10 +63,10 @@ def bounds_checked(tmp_path_factory):
 # Every kind of play.
 
 def test_many_steps_in_all_regimes_without_a_difference():
-    "Also a whole episode of 10,000 steps, both ends, nearly every achievement, and every value of every parameter."
+    "Among them a whole episode of 10,000 steps, both ends, all achievements, and every value of every parameter."
     total = play(32_000)
     assert total.steps >= 30_000 and len(total.seeds) >= 60 and set(total.regimes) == set(REGIMES), total
-    assert total.longest == LENGTH and total.ends["died"] > 10 and total.ends["over"] > 3, total.ends
+    assert total.longest > LENGTH and total.ends["died"] > 10 and total.ends["over"] > 3, total.ends
     assert total.unlocked == set(OBJECTIVES)
     assert {(*parameter.path, value) for parameter in parameters(ExtendedCrafterWorld)
             for value in (parameter.choices if parameter.many else choices(parameter))} <= total.values
@@ -110,7 +110,7 @@ RUNS = st.lists(st.tuples(st.integers(0, len(ACTIONS) - 1), st.integers(1, 6)), 
 
 
 @given(WORLDS, st.integers(0, 2 ** 62), RUNS, st.integers(0, 60), st.sampled_from(["pixels", "symbols"]))
-@settings(max_examples=100, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 def test_any_world_any_seed_any_actions(world, seed, runs, length, view):
     pair = Pair(world, seed, length or LENGTH, view)
     for _ in range(2):
