@@ -231,7 +231,7 @@ def _broken_objects(record: np.ndarray, live: np.ndarray) -> str:
         return "the map and the objects disagree on who stands where"
     return ""
 
-# %% ../../../nbs/17g_crafter.fast.parity.ipynb #1545300d
+# %% ../../../nbs/17g_crafter.fast.parity.ipynb #b5d0e263
 def _broken_chunks(record: np.ndarray, live: np.ndarray) -> str:
     "Lists of chunks that are not linked as they must be, and wrong counts of grass and path."
     order = record["order"][:record["entered"]]
@@ -244,14 +244,15 @@ def _broken_chunks(record: np.ndarray, live: np.ndarray) -> str:
     chunk = _CHUNK_OF[record["x"][live], record["y"][live]]
     if not known[chunk].all():
         return "an object is in a chunk that was never entered"
-    if _broken_links(record, live, chunk):
-        return f"the members of a chunk are not linked rightly: {_broken_links(record, live, chunk)}"
+    wrong = _broken_links(record, live, chunk)
+    if wrong:
+        return f"the members of a chunk are not linked rightly: {wrong}"
     grass, path = _ground(record["material"])
     if (grass != record["grass"]).any() or (path != record["path"]).any():
         return "the cells of grass or path are counted wrongly"
     return ""
 
-
+# %% ../../../nbs/17g_crafter.fast.parity.ipynb #d12f499e
 def _broken_links(record: np.ndarray, live: np.ndarray, chunk: np.ndarray) -> str:
     "What is wrong with the lists of members; `chunk`: of each object."
     chunks = np.full(MOST, -1)                       # of each slot; -1: empty
@@ -273,7 +274,7 @@ def _broken_links(record: np.ndarray, live: np.ndarray, chunk: np.ndarray) -> st
             return "a list has more than one end"
     return "a ring" if _has_ring(record["after"], live) else ""
 
-# %% ../../../nbs/17g_crafter.fast.parity.ipynb #311d68b1
+
 def _has_ring(after: np.ndarray, live: np.ndarray) -> bool:
     "Whether some object comes after itself."
     ahead = np.zeros(MOST, np.int64)
@@ -282,7 +283,7 @@ def _has_ring(after: np.ndarray, live: np.ndarray) -> bool:
         ahead[live] = ahead[ahead[live]]
     return bool(ahead.any())
 
-
+# %% ../../../nbs/17g_crafter.fast.parity.ipynb #3ebaedc0
 def broken(
     record: np.ndarray,     # () of dtype GAME, from anywhere
 ) -> str:                   # what is wrong; empty if nothing
