@@ -291,7 +291,7 @@ def test_states_that_do_not_fit_are_refused_and_nothing_is_touched():
                        (made(length=51).get_state(), "another step limit"),
                        (made(episodes=2).get_state(), "another number of episodes"),
                        ([states[0], flipped], "sub-environment 1.*broken"), ([b"", b""], "not a saved"),
-                       ([b"crafter2" + states[0][8:]] * 2, "not a saved"), (states[:1], "need 2 states"),
+                       ([b"crafter9" + states[0][8:]] * 2, "not a saved"), (states[:1], "need 2 states"),
                        ([states[0], "text"], "expected bytes")]:
         with pytest.raises(ValueError, match=why):
             venv.set_state(wrong)
@@ -302,7 +302,7 @@ def test_states_that_do_not_fit_are_refused_and_nothing_is_touched():
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_no_bytes_but_saved_ones_are_taken_for_a_state(data):
-    saved = SavedGame(Meaning().fingerprint, 7, 3, 0, 0, 100, bytes(range(17)))
+    saved = SavedGame(Meaning().fingerprint, 7, 3, 0, 0, 100, 1, bytes(range(17)))
     good = pack_game(saved)
     assert unpack_game(good) == saved
     at = data.draw(st.integers(0, len(good)))

@@ -82,7 +82,7 @@ def _cores() -> int:
     "CPU cores that this process may use."
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-# %% ../../nbs/18_crafter.vector.ipynb #3d2942d8
+# %% ../../nbs/18_crafter.vector.ipynb #8b7d86ff
 ENGINES = ("fast", "reference")
 
 
@@ -91,7 +91,7 @@ def _check_choices(engine: Any, obs: Any, noise: Any) -> None:
     if engine not in ENGINES:
         raise ValueError(f"crafter has no engine {engine!r}; it has: {', '.join(ENGINES)}")
     if not isinstance(noise, bool):
-        raise ValueError(f"noise is True or False, not {noise!r}")
+        raise ValueError(f"noise is True or False (symbols on another random stream), not {noise!r}")
     if not noise and obs != "symbols":
         raise ValueError(f"noise=False leaves out draws that a picture needs: it goes with obs='symbols', not {obs!r}")
 

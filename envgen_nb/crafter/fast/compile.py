@@ -74,8 +74,9 @@ def _make_folder(base: Path, name: str) -> Path | None:
 
 FOLDER = _make_folder(_base(), f"engine-{_digest()}")   # where this process keeps machine code; None: nowhere
 
-# %% ../../../nbs/17a_crafter.fast.compile.ipynb #1fe86264
-_HOW: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+# %% ../../../nbs/17a_crafter.fast.compile.ipynb #7ae203c7
+_HOW: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 @contextlib.contextmanager
@@ -90,7 +91,7 @@ def _keeping_in(folder: Path) -> Iterator[None]:
 
 def inner(function: Callable) -> Callable:
     "A function for compiled functions to call."
-    return numba.njit(**_HOW)(function)
+    return numba.njit(**_HOW, **_INNER)(function)
 
 
 def compiled(function: Callable, **how: Any) -> Callable:

@@ -22,11 +22,11 @@ from envgen_nb.crafter.fast.state import (
 from ..reference import ACTIONS, ITEMS, LENGTH, MATERIALS, OBJECTIVES, constants
 from ..world import CLOCKS
 
-# %% ../../../nbs/17e_crafter.fast.dynamics.ipynb #a460f096
+# %% ../../../nbs/17e_crafter.fast.dynamics.ipynb #52f3810e
 @functools.cache
 def lights() -> np.ndarray:
-    "Daylight at each time of an episode's clock, (10181,) float64, by the package's own expression."
-    times = range(LENGTH + max(CLOCKS.values()) + 1)
+    "Daylight at each time of an episode's clock, (10281,) float64, by the package's own expression."
+    times = range(LENGTH + max(CLOCKS.values()) + 101)        # and some steps after the end
     return np.array([1 - np.abs(np.cos(np.pi * ((time / 300) % 1 + 0.3))) ** 3 for time in times])
 
 # %% ../../../nbs/17e_crafter.fast.dynamics.ipynb #fdce6d13
@@ -452,39 +452,33 @@ def _despawn(game: np.void, chunk: int, which: int, count: int) -> None:
             at -= 1
         slot = game.after[slot]
 
-# %% ../../../nbs/17e_crafter.fast.dynamics.ipynb #4fd844b4
+# %% ../../../nbs/17e_crafter.fast.dynamics.ipynb #e2b355ca
 @inner
 def balance(game: np.void, rules: np.void) -> None:
     "Bring the number of creatures in each chunk nearer to what the daylight asks for, in the order of the chunks."
-    least, most = np.zeros(3), np.zeros(3)
-    for which in range(3):
-        least[which] = rules.low[which, 0] + rules.low[which, 1] * game.daylight
-        most[which] = rules.high[which, 0] + rules.high[which, 1] * game.daylight
-    counts = np.zeros(PLANT + 1, np.int64)
     for place in range(game.entered):
         chunk = game.order[place]
-        counts[:] = 0
-        slot = game.first[chunk]
-        while slot:
-            counts[game.kind[slot]] += 1
-            slot = game.after[slot]
         for which in range(3):
-            count = counts[_KIND[which]]
+            count, slot = 0, game.first[chunk]
+            while slot:
+                count += game.kind[slot] == _KIND[which]
+                slot = game.after[slot]
             space = np.int64(game.grass[chunk] if _GROUND[which] == GRASS else game.path[chunk])
-            low = least[which] if space >= _SPACE[which] else 0.0
+            low = rules.low[which, 0] + rules.low[which, 1] * game.daylight if space >= _SPACE[which] else 0.0
+            high = rules.high[which, 0] + rules.high[which, 1] * game.daylight
             if count < np.int64(low) and below(game, _SPAWN[which]):
                 _spawn(game, chunk, which, space)
-            elif count > np.int64(most[which]) and below(game, _DESPAWN[which]):
+            elif count > np.int64(high) and below(game, _DESPAWN[which]):
                 _despawn(game, chunk, which, count)
 
-# %% ../../../nbs/17e_crafter.fast.dynamics.ipynb #16dbaf5d
+# %% ../../../nbs/17e_crafter.fast.dynamics.ipynb #b730c52c
 @inner
 def advance(game: np.void, rules: np.void, lights: np.ndarray, action: int) -> float:
     "One step of the game: the reward."
     if game.slots > 2 * game.objects + 64 or game.slots > MOST - 1024:
         close_up(game)
     game.step += 1
-    game.daylight = lights[game.step + rules.clock]
+    game.daylight = lights[min(game.step + rules.clock, len(lights) - 1)]
     game.fresh = False
     slots = game.slots
     update_player(game, action)

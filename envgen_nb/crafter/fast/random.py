@@ -22,12 +22,12 @@ def seed_words(game: np.void, seed: int) -> None:
         words[i] = last
     game.word = 624
 
-# %% ../../../nbs/17c_crafter.fast.random.ipynb #ad7a006c
+# %% ../../../nbs/17c_crafter.fast.random.ipynb #96e0a3ef
 @inner
 def _mix(here: np.uint32, then: np.uint32, far: np.uint32) -> np.uint32:
     "One word of the next block, from three of this one."
     joined = (here & np.uint32(0x80000000)) | (then & np.uint32(0x7FFFFFFF))
-    return np.uint32(far ^ (joined >> np.uint32(1)) ^ (np.uint32(0x9908B0DF) * (joined & np.uint32(1))))
+    return np.uint32(far ^ (joined >> np.uint32(1)) ^ (np.uint32(0x9908B0DF) if then & np.uint32(1) else np.uint32(0)))
 
 
 @inner

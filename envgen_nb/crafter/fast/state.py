@@ -6,10 +6,12 @@
 __all__ = ['WIDTH', 'HEIGHT', 'WATER', 'GRASS', 'STONE', 'PATH', 'SAND', 'TREE', 'LAVA', 'COAL', 'IRON', 'DIAMOND', 'TABLE',
            'FURNACE', 'NOTHING', 'PLAYER', 'COW', 'ZOMBIE', 'SKELETON', 'ARROW', 'PLANT', 'KINDS', 'LEFT', 'RIGHT',
            'UP', 'DOWN', 'DX', 'DY', 'HEALTH', 'FOOD', 'DRINK', 'ENERGY', 'SAPLING', 'CHUNK', 'CHUNKS_DOWN', 'CHUNKS',
-           'MOST', 'GAME', 'ORES', 'RULES', 'rules_of', 'chunk_of', 'join', 'leave', 'add', 'remove', 'move',
-           'close_up', 'set_material', 'inside']
+           'MOST', 'GAME', 'ORES', 'RULES', 'as_record', 'rules_of', 'copy', 'chunk_of', 'join', 'leave', 'add',
+           'remove', 'move', 'close_up', 'set_material', 'inside']
 
-# %% ../../../nbs/17b_crafter.fast.state.ipynb #13f069d1
+# %% ../../../nbs/17b_crafter.fast.state.ipynb #5756ac15
+from typing import NamedTuple
+
 import numpy as np
 
 from .compile import compiled, inner
@@ -48,6 +50,17 @@ GAME = np.dtype([
     ("seed", np.int64), ("episode", np.int64), ("played", np.int64), ("total", np.float64),
 ], align=True)
 
+# %% ../../../nbs/17b_crafter.fast.state.ipynb #f1175eee
+def as_record(
+    arrays: NamedTuple,     # of numpy arrays
+) -> np.ndarray:            # (1,) structured, with the arrays' names, shapes and contents
+    "Arrays as one record, in which compiled code finds them under the same names."
+    parts = arrays._asdict()
+    record = np.zeros(1, np.dtype([(name, part.dtype, part.shape) for name, part in parts.items()], align=True))
+    for name, part in parts.items():
+        record[name][0] = part
+    return record
+
 # %% ../../../nbs/17b_crafter.fast.state.ipynb #fa54d155
 ORES = ("coal", "iron", "diamond", "tree")
 RULES = np.dtype([
@@ -75,7 +88,15 @@ def rules_of(
     rules["inventory"] = [start[name] for name in ITEMS]
     return rules
 
-# %% ../../../nbs/17b_crafter.fast.state.ipynb #01130543
+# %% ../../../nbs/17b_crafter.fast.state.ipynb #2f2ef2c0
+@inner
+def copy(to: np.ndarray, source: np.ndarray) -> None:
+    "Copy one array's elements to another of the same size. (A slice assignment would make room for a second copy.)"
+    there, here = to.reshape(-1), source.reshape(-1)
+    for i in range(len(there)):
+        there[i] = here[i]
+
+
 @inner
 def chunk_of(x: int, y: int) -> int:
     "The chunk that a cell belongs to."

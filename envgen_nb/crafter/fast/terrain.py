@@ -10,7 +10,7 @@ __all__ = ['START', 'LAKES', 'ROCKS', 'CAVE', 'WIDE', 'TALL', 'SEAM', 'VEIN', 'M
            'stamps', 'permute', 'add_plane', 'Workshop', 'workshop', 'Middle', 'middle', 'code_exactly', 'code_cells',
            'draw_map', 'count_ground', 'place_creatures', 'place_near', 'put_player', 'begin']
 
-# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #407c4f7e
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #21c63fa4
 import functools
 import math
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from .compile import compiled, inner
 from .random import exceeds, integer, seed_words
 from envgen_nb.crafter.fast.state import (
     COAL, COW, DIAMOND, DOWN, FURNACE, GAME, GRASS, HEALTH, HEIGHT, IRON, LAVA, PATH, PLANT, PLAYER, SAND, SKELETON,
-    STONE, TABLE, TREE, WATER, WIDTH, ZOMBIE, CHUNK, add, chunk_of, remove, set_material,
+    STONE, TABLE, TREE, WATER, WIDTH, ZOMBIE, CHUNK, add, chunk_of, copy, remove, set_material,
 )
 
 # %% ../../../nbs/17d_crafter.fast.terrain.ipynb #37ce47e5
@@ -161,11 +161,12 @@ def stamps() -> Stamps:
                   (rows * PITCH + MARGIN + cells).astype(np.int32), place.astype(np.int32),
                   np.concatenate(stamper.values, axis=None))
 
-# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #515c67e6
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #29e69776
 @inner
-def permute(seed: int, perm: np.ndarray, grad: np.ndarray) -> None:
-    "OpenSimplex's two tables (256,) int64 for a seed (`opensimplex.internals._init`)."
-    source = np.arange(256)
+def permute(seed: int, perm: np.ndarray, grad: np.ndarray, source: np.ndarray) -> None:
+    "OpenSimplex's two tables (256,) int64 for a seed (`opensimplex.internals._init`); `source` is scratch memory."
+    for i in range(256):
+        source[i] = i
     for _ in range(3):
         seed = seed * 6364136223846793005 + 1442695040888963407
     for i in range(255, -1, -1):
@@ -216,7 +217,7 @@ def add_plane(field: np.ndarray, plane: int, wanted: int, table: Stamps, perm: n
         for b in range(table.batch[p], table.batch[p + 1]):
             _add_batch(flat, table.at[b], table.values, table.place[b], gx, gy, gz)
 
-# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #cf8348eb
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #8a57b84f
 FIELDS = 11
 
 
@@ -224,14 +225,18 @@ class Workshop(NamedTuple):
     "What one thread needs to make a world; its contents mean nothing between worlds."
     perm: np.ndarray     # (256,) int64
     grad: np.ndarray     # (256,) int64
+    source: np.ndarray   # (256,) int64
     field: np.ndarray    # (11, 64, 80) float32, rows with margins
     code: np.ndarray     # (64, 64) uint16: what each cell is, before ores and trees are drawn
+    taken: np.ndarray    # (7, 7) uint8: spots near the start that are not free
+    spots: np.ndarray    # (49,) int64: spots that something can be put on
 
 
 def workshop() -> Workshop:
     "A new workshop."
-    return Workshop(np.zeros(256, np.int64), np.zeros(256, np.int64),
-                    np.zeros((FIELDS, WIDTH, PITCH), np.float32), np.zeros((WIDTH, HEIGHT), np.uint16))
+    return Workshop(np.zeros(256, np.int64), np.zeros(256, np.int64), np.zeros(256, np.int64),
+                    np.zeros((FIELDS, WIDTH, PITCH), np.float32), np.zeros((WIDTH, HEIGHT), np.uint16),
+                    np.zeros((7, 7), np.uint8), np.zeros(49, np.int64))
 
 # %% ../../../nbs/17d_crafter.fast.terrain.ipynb #0ffcc258
 SLACK = np.float32(1.25e-4)    # a stamped plane is never further than this from the noise
@@ -329,16 +334,17 @@ def _sort_rock(shop: Workshop, center: Middle, rules: np.void, x: int) -> None:
         kind |= UNSURE if abs(rock - np.float32(0.15)) < doubt else 0
         code[y] = code[y] if start[y] > limit else kind
 
-# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #5fc310ff
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #bce2b68e
 @inner
 def _noise(shop: Workshop, x: float, y: float, z: int, size: float) -> float:
     "OpenSimplex noise, as the package computes it."
-    return _noise3(x / size, y / size, z, shop.perm, shop.grad)
+    return _noise3(np.float64(x) / size, np.float64(y) / size, np.int64(z), shop.perm, shop.grad)
 
 
 @inner
-def code_exactly(shop: Workshop, rules: np.void, x: int, y: int) -> int:
+def code_exactly(shop: Workshop, rules: np.void, column: int, row: int) -> int:
     "What a cell is, in float64 and the package's own order of operations (`crafter.worldgen._set_material`)."
+    x, y = np.float64(column), np.float64(row)
     start = 4 - math.sqrt((x - WIDTH // 2) ** 2 + (y - HEIGHT // 2) ** 2)
     start += 2 * _noise(shop, x, y, 8, 3.0)
     start = 1 / (1 + math.exp(-start))
@@ -361,7 +367,7 @@ def code_exactly(shop: Workshop, rules: np.void, x: int, y: int) -> int:
 
 
 @inner
-def _code_rock(shop: Workshop, rules: np.void, x: int, y: int, mountain: float) -> int:
+def _code_rock(shop: Workshop, rules: np.void, x: float, y: float, mountain: float) -> int:
     "The same for a cell that is rock."
     if _noise(shop, x, y, 6, 7.0) > 0.15 and mountain > 0.3:
         return HOLLOW
@@ -405,7 +411,7 @@ def _find_blocks(shop: Workshop, center: Middle, rules: np.void) -> tuple[int, i
             shore |= bit if moist else np.uint64(0)
     return rock, shore
 
-# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #cb212412
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #1b01f91b
 _FIELD = np.array([plane.field for plane in PLANES])
 EVERYWHERE = np.uint64(2 ** 64 - 1)
 
@@ -420,7 +426,7 @@ def _add_planes(shop: Workshop, table: Stamps, first: int, end: int, wanted: int
 @inner
 def code_cells(shop: Workshop, table: Stamps, center: Middle, rules: np.void, seed: int) -> None:
     "Fill `shop.code` for a noise seed."
-    permute(seed, shop.perm, shop.grad)
+    permute(seed, shop.perm, shop.grad, shop.source)
     shop.field[:] = 0
     _add_planes(shop, table, 0, 5, EVERYWHERE)
     for x in range(WIDTH):
@@ -524,7 +530,7 @@ def _dig_tunnel(game: np.void, x: int, y: int) -> None:
     for i in (3, 7):
         add(game, SKELETON, 3, x + i * sx, y + i * sy)
 
-# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #5a3f10fa
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #5eed6455
 NEAR_TABLE, NEAR_FURNACE, NEAR_WATER, NEAR_PLANT, NEAR_COW, NEAR_TUNNEL = range(6)
 
 
@@ -547,7 +553,7 @@ def _place_thing(game: np.void, thing: int, x: int, y: int) -> None:
 
 
 @inner
-def place_near(game: np.void, rules: np.void) -> None:
+def place_near(game: np.void, rules: np.void, shop: Workshop) -> None:
     "Make a clearing around the player and put things there (`crafter.reference._place_near`)."
     px, py = np.int64(game.x[1]), np.int64(game.y[1])
     for x in range(px - 3, px + 4):
@@ -556,7 +562,8 @@ def place_near(game: np.void, rules: np.void) -> None:
                 here = game.material[x, y]
                 walkable = here == GRASS or here == SAND or here == PATH
                 _clear(game, x, y, here if walkable else rules.ground)
-    taken, table, spots = np.zeros((7, 7), np.bool_), -1, np.zeros(49, np.int64)
+    taken, table, spots = shop.taken, -1, shop.spots
+    taken[:] = 0
     _take(taken, 3, 3)
     for thing in range(6):
         if not rules.near[thing]:
@@ -580,15 +587,15 @@ def _take(taken: np.ndarray, x: int, y: int) -> None:
     "A spot and its neighbours are no longer free."
     for i in range(max(0, x - 1), min(7, x + 2)):
         for j in range(max(0, y - 1), min(7, y + 2)):
-            taken[i, j] = True
+            taken[i, j] = 1
 
-# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #ec327d3e
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #e4d676f4
 @inner
 def put_player(game: np.void, rules: np.void, lights: np.ndarray) -> None:
     "An empty map with the player in the middle, as an episode begins."
     game.slots, game.objects, game.entered = 0, 0, 0
-    game.slot[:], game.first[:], game.last[:], game.known[:] = 0, 0, 0, 0
-    game.inventory[:] = rules.inventory
+    game.slot[:], game.first[:], game.last[:], game.known[:], game.order[:] = 0, 0, 0, 0, 0
+    copy(game.inventory, rules.inventory)
     game.achievements[:] = 0
     game.sleeping, game.fresh = False, False
     game.hunger, game.thirst, game.fatigue, game.recover = 0.0, 0.0, 0.0, 0.0
@@ -609,4 +616,4 @@ def begin(game: np.void, rules: np.void, seed: int, lights: np.ndarray, shop: Wo
     count_ground(game)
     place_creatures(game, shop, rules)
     if rules.near.any():
-        place_near(game, rules)
+        place_near(game, rules, shop)
