@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['build_parser', 'main']
 
-# %% ../nbs/71_cli.ipynb #6017ecac
+# %% ../nbs/71_cli.ipynb #1b50f9d8
 import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -102,7 +103,18 @@ def _report(args: argparse.Namespace) -> int:
     print(write_report(RunFolder(args.run), args.out))
     return 0
 
-# %% ../nbs/71_cli.ipynb #dff77979
+# %% ../nbs/71_cli.ipynb #dd7d2bb7
+def _bench(args: argparse.Namespace) -> int:
+    "Time the simulators on this machine."
+    from envgen_nb.bench import HEADING, bench_sim, row_text
+    if args.json:
+        print(json.dumps(bench_sim(args.quick)))
+        return 0
+    print(HEADING)
+    bench_sim(args.quick, lambda row: print(row_text(row), flush=True))
+    return 0
+
+# %% ../nbs/71_cli.ipynb #19c43d1a
 def _command(commands: argparse._SubParsersAction, name: str, act: Callable, text: str) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text)
     parser.set_defaults(act=act)
@@ -127,6 +139,10 @@ def build_parser() -> argparse.ArgumentParser:
     report = _command(commands, "report", _report, "write the HTML report of a run")
     report.add_argument("run", help="the run folder")
     report.add_argument("--out", help="where; default: report.html in the run folder")
+    bench = _command(commands, "bench", _bench, "how fast it is on this machine, beside what it replaces")
+    bench.add_argument("what", choices=["sim"], help="sim: the simulators")
+    bench.add_argument("--quick", action="store_true", help="less than a minute, and less exact")
+    bench.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     _add_world_commands(commands)
     return parser
 

@@ -19,7 +19,7 @@ from envgen_nb.cycle.run import Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.files import FolderInUse, read_jsonl
 
-SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=8_192, final_steps=2_048, evaluation_runs=1,
+SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=6_144, evaluation_runs=1,
              evaluation_episodes=4, threads=1, seed=5)
 
 # Checkpoints after every rollout, so that kills meet many different positions.
@@ -87,9 +87,9 @@ def test_killed_at_random_moments(tmp_path, script, whole):
             # The first kills come early, the later ones further along; the last attempts are left alone.
             if kills < 12:
                 started = process.stdout.readline()
-                deadline = time.monotonic() + rng.uniform(0.0, 3.0)
+                deadline = time.monotonic() + rng.uniform(0.0, 0.8)
                 while time.monotonic() < deadline and process.poll() is None:
-                    time.sleep(0.01)
+                    time.sleep(0.005)
                 if process.poll() is None:
                     process.send_signal(signal.SIGKILL)
                     process.wait()
