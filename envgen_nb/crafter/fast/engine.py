@@ -8,7 +8,7 @@ __all__ = ['MOST_SPARE', 'SPARE', 'BOARD', 'EYE', 'STEP', 'WORK_ON', 'FINISH', '
            'Batch', 'prepare', 'pack_state', 'unpack_state', 'Engine', 'game_of', 'record_position', 'semantic',
            'FastGame']
 
-# %% ../../../nbs/17i_crafter.fast.engine.ipynb #bea264b9
+# %% ../../../nbs/17i_crafter.fast.engine.ipynb #427d7d35
 import functools
 import hashlib
 import itertools
@@ -26,7 +26,7 @@ import numpy as np
 from ..env import observation_space
 from .compile import FOLDER, compiled, inner
 from .dynamics import advance, lights
-from .parity import broken
+from .parity import broken, compact
 from .picture import Pictures, Workspace, draw, pictures, see, skip_night, workspace
 from envgen_nb.crafter.fast.state import (
     CHUNKS, DX, DY, GAME, HEALTH, HEIGHT, PLANT, RULES, WIDTH, add, as_record, copy, rules_of,
@@ -349,19 +349,17 @@ def prepare() -> None:
     if mark is not None:
         mark.touch()
 
-# %% ../../../nbs/17i_crafter.fast.engine.ipynb #4bbc72f1
+# %% ../../../nbs/17i_crafter.fast.engine.ipynb #97e7d85d
 _MAGIC = b"fastcrf1"
 _HEAD = struct.Struct("<8s8sII?")      # magic, world, step limit, number of episodes, whether on the stock stream
-_BY_SLOT = ("x", "y", "kind", "health", "facing", "count", "after", "before")
 
 
 def pack_state(record: np.ndarray, eye: np.ndarray, head: tuple) -> bytes:
     "A game as it was before the last look at it, and what environment it is from, with a checksum at the end."
-    record = record.copy()
+    played, total, record = record["played"], record["total"], compact(record)
+    record["played"], record["total"] = played, total
     if record["daylight"] < 0.5:
         record["words"], record["word"] = eye["words"], eye["word"]
-    for name in _BY_SLOT:
-        record[name][int(record["slots"]) + 1:] = 0
     packed = _HEAD.pack(_MAGIC, *head) + zlib.compress(record.tobytes(), 1)
     return packed + hashlib.blake2b(packed, digest_size=8).digest()
 
@@ -387,6 +385,8 @@ def unpack_state(state: bytes, head: tuple) -> np.ndarray:
         raise ValueError("not a game of this engine, saved by this version")
     record = np.frombuffer(body, GAME)[0]
     wrong = broken(record)
+    if not wrong and record["step"] > head[1]:
+        wrong = "it is longer than an episode can be"
     if wrong:
         raise ValueError(f"broken: {wrong}")
     return record

@@ -1,0 +1,191 @@
+"""The vector environment on the compiled engine, against the same environment on the reference."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from envgen_nb import conformance
+from envgen_nb.crafter.simulator import Crafter
+from envgen_nb.crafter.vector import CrafterVectorEnv
+
+CRAFTER = Crafter()
+WORLDS = [None, *CRAFTER.practice("eat_cow", "extended")[:2], CRAFTER.practice("defeat_skeleton", "extended")[0],
+          CRAFTER.practice("collect_iron")[0]]
+
+
+def rows(steps, num_envs, seed=0):
+    return np.random.default_rng(seed).integers(17, size=(steps, num_envs))
+
+
+def parts(obs):
+    return obs if isinstance(obs, dict) else {"": obs}
+
+
+def assert_equal_steps(ours, theirs):
+    "Everything that two steps returned."
+    for mine, other in zip(ours[1:4], theirs[1:4], strict=True):
+        assert np.array_equal(mine, other)
+    ended = ours[4].get("_episode")
+    assert (ended is None) == ("_episode" not in theirs[4])
+    for key, value in parts(ours[0]).items():
+        assert np.array_equal(value, parts(theirs[0])[key]), key
+    for key in ("achievements", "inventory", "position"):
+        assert np.array_equal(ours[4][key], theirs[4][key]), key
+    if ended is not None:
+        assert np.array_equal(ended, theirs[4]["_episode"])
+        for key, value in parts(ours[4]["final_obs"]).items():
+            assert np.array_equal(value[ended], parts(theirs[4]["final_obs"])[key][ended]), key
+        for key, value in ours[4]["episode"].items():
+            assert np.array_equal(value[ended], theirs[4]["episode"][key][ended]), key
+
+
+@pytest.mark.parametrize("settings", [
+    {"obs": "both", "length": 70}, {"obs": "pixels", "length": 40, "num_threads": 2}, {"obs": "symbols", "length": 3},
+    {"obs": "symbols", "noise": False, "length": 230}, {"obs": "both", "length": 30, "episodes": 2}], ids=str)
+def test_the_engine_plays_what_the_reference_plays(settings):
+    "Several episodes in a row: worlds that were made ahead, and worlds that were not, maps and maps at night."
+    n, steps = 5, 240
+    fast = CrafterVectorEnv(WORLDS, n, seed=4, **settings)
+    slow = CrafterVectorEnv(WORLDS, n, seed=4, **(settings | {"engine": "reference", "num_threads": 1}))
+    assert all(np.array_equal(a, b) for a, b in zip(parts(fast.reset()[0]).values(), parts(slow.reset()[0]).values(),
+                                                    strict=True))
+    ends = spares = 0
+    for k, row in enumerate(rows(steps, n)):
+        spares += int(fast._engine.arrays["spare"].sum())
+        ours, theirs = fast.step(row), slow.step(row)
+        assert_equal_steps(ours, theirs)
+        ends += int((ours[2] | ours[3]).sum())
+        if k % 40 == 0:
+            assert np.array_equal(fast.semantic(), slow.semantic())
+    assert ends >= n and spares
+    assert np.array_equal(fast.finished, slow.finished)
+    fast.close(), slow.close()
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 4])
+def test_the_whole_contract(num_threads):
+    conformance.check_simulator(CRAFTER, num_envs=5, options={"num_threads": num_threads})
+
+
+def test_the_number_of_threads_changes_nothing():
+    found = []
+    for num_threads in (1, 2, 4):
+        venv, seen = CrafterVectorEnv(WORLDS, 13, seed=3, obs="both", num_threads=num_threads), []
+        venv.reset()
+        for row in rows(400, 13):
+            obs, *rest, infos = venv.step(row)
+            seen.append(b"".join(np.ascontiguousarray(part).tobytes() for part in [*obs.values(), *rest]))
+        found.append((hash(b"".join(seen)), venv.get_state()))
+        venv.close()
+    assert found[0] == found[1] == found[2]
+
+
+def test_environments_in_several_python_threads_do_not_disturb_each_other():
+    def play(found, k):
+        venv = CrafterVectorEnv(WORLDS, 6, seed=k % 2, obs="symbols", num_threads=2, length=50)
+        venv.reset()
+        for row in rows(300, 6):
+            venv.step(row)
+        found[k] = venv.get_state()
+        venv.close()
+
+    found = {}
+    threads = [threading.Thread(target=play, args=(found, k)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert found[0] == found[2] and found[1] == found[3] and found[0] != found[1]
+
+
+def test_helpers_end_with_the_environment():
+    before = threading.active_count()
+    venv = CrafterVectorEnv(num_envs=4, num_threads=3)
+    assert threading.active_count() == before + 2
+    venv.close()
+    for thread in threading.enumerate():
+        if thread.name == "crafter helper":
+            thread.join(5)
+    assert threading.active_count() == before
+
+
+def test_observations_go_where_the_caller_wants_them():
+    out = {"material": np.zeros((3, 9, 7), np.uint8), "object": np.zeros((3, 9, 7), np.uint8),
+           "inventory": np.zeros((3, 16), np.uint8), "daylight": np.zeros((3, 1), np.float32)}
+    for engine in ("fast", "reference"):
+        venv = CrafterVectorEnv(num_envs=3, obs="symbols", out=out, engine=engine, num_threads=1)
+        obs, _ = venv.reset()
+        assert all(obs[name] is array and array.any() for name, array in out.items())
+        pixels = np.zeros((3, 64, 64, 3), np.uint8)
+        other = CrafterVectorEnv(num_envs=3, out=pixels, engine=engine, num_threads=1)
+        assert other.reset()[0] is pixels and pixels.any()
+        venv.close(), other.close()
+
+
+@pytest.mark.parametrize("wrong", [
+    np.zeros((3, 64, 64), np.uint8), np.zeros((3, 64, 64, 3), np.int8), np.zeros((2, 64, 64, 3), np.uint8),
+    np.zeros((3, 64, 64, 6), np.uint8)[..., ::2], [[0]], {"pixels": np.zeros((3, 64, 64, 3), np.uint8)}],
+    ids=["too few axes", "int8", "two rows", "not contiguous", "a list", "a dictionary"])
+def test_arrays_that_do_not_fit_are_refused(wrong):
+    with pytest.raises((TypeError, ValueError), match="out"):
+        CrafterVectorEnv(num_envs=3, out=wrong)
+    read_only = np.zeros((3, 64, 64, 3), np.uint8)
+    read_only.flags.writeable = False
+    with pytest.raises(ValueError, match="writable"):
+        CrafterVectorEnv(num_envs=3, out=read_only)
+
+
+def test_a_state_comes_back_at_night_in_another_kind_of_observation():
+    n = 3
+    venv, other = (CrafterVectorEnv(WORLDS, n, seed=8, obs=obs) for obs in ("symbols", "both"))
+    venv.reset()
+    quiet = np.zeros(n, int)
+    for _ in range(170):
+        obs = venv.step(quiet)[0]
+    assert obs["daylight"].min() < 0.5
+    seen = other.set_state(venv.get_state())
+    assert all(np.array_equal(obs[name], seen[name]) for name in obs)
+    picture = seen["pixels"].copy()
+    assert np.array_equal(other.set_state(other.get_state())["pixels"], picture)
+    for row in rows(200, n):
+        ours, theirs = venv.step(row), other.step(row)
+        assert all(np.array_equal(a, b) for a, b in zip(ours[1:4], theirs[1:4], strict=True))
+    assert venv.get_state() == other.get_state()
+    shuffled = CrafterVectorEnv([None], 2, obs="symbols")
+    shuffled.reset()
+    one, two = shuffled.get_state()
+    shuffled.set_state([two, two])                            # a state is copied from one sub-environment to another
+    obs = shuffled.step([5, 5])[0]
+    assert all(np.array_equal(part[0], part[1]) for part in obs.values()) and one != two
+
+
+def test_broken_states_are_refused_and_the_game_goes_on():
+    venv = CrafterVectorEnv([None], 2, obs="symbols", length=50)
+    venv.reset()
+    good = venv.get_state()
+    other = CrafterVectorEnv(WORLDS[1:2], 2, obs="symbols", length=50)
+    other.reset()
+    free = CrafterVectorEnv([None], 2, obs="symbols", length=50, noise=False)
+    free.reset()
+    reference = CrafterVectorEnv([None], 2, obs="symbols", length=50, engine="reference", num_threads=1)
+    reference.reset()
+    rng = np.random.default_rng(0)
+    flipped = [bytes(byte ^ (at == spot) for at, byte in enumerate(good[0]))
+               for spot in rng.integers(len(good[0]), size=20).tolist()]
+    for wrong in (*flipped, b"", good[0][:-1], good[0] + b"x", "text", None, other.get_state()[0], free.get_state()[0],
+                  reference.get_state()[0]):
+        with pytest.raises(ValueError, match="sub-environment 1"):
+            venv.set_state([good[0], wrong])
+    assert venv.get_state() == good
+    venv.step([0, 0])
+
+
+def test_ten_thousand_environments_and_less_than_100_kilobytes_each():
+    venv = CrafterVectorEnv(num_envs=10_000, obs="symbols", noise=False)
+    batch = venv._engine.batch
+    assert sum(part.nbytes for part in (batch.games, batch.eyes, batch.spares, batch.board)) / 10_000 < 100_000
+    venv.reset()
+    rewards = venv.step(np.full(10_000, 5))[1]
+    assert rewards.shape == (10_000,) and venv.num_envs == 10_000
+    venv.close()
