@@ -204,9 +204,9 @@ _RULES = (
     "Coal or iron whose rarity is set, even to common, is found all over a mountain; unset, in some parts of it only.",
 )
 
-# %% ../../nbs/19_crafter.simulator.ipynb #c5787687
+# %% ../../nbs/19_crafter.simulator.ipynb #572f7042
 class Crafter(Simulator):
-    "The survival game Crafter, on the reference engine."
+    "The survival game Crafter."
     name = "crafter"
     task = _TASK
     objectives = OBJECTIVES

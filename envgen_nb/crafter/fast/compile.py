@@ -5,10 +5,9 @@
 # %% auto #0
 __all__ = ['MONTH', 'FOLDER', 'inner', 'compiled']
 
-# %% ../../../nbs/17a_crafter.fast.compile.ipynb #f9cf1dc6
+# %% ../../../nbs/17a_crafter.fast.compile.ipynb #e66a5109
 import contextlib
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -74,7 +73,7 @@ def _make_folder(base: Path, name: str) -> Path | None:
 
 FOLDER = _make_folder(_base(), f"engine-{_digest()}")   # where this process keeps machine code; None: nowhere
 
-# %% ../../../nbs/17a_crafter.fast.compile.ipynb #7ae203c7
+# %% ../../../nbs/17a_crafter.fast.compile.ipynb #d8425194
 _HOW: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
@@ -94,9 +93,9 @@ def inner(function: Callable) -> Callable:
     return numba.njit(**_HOW, **_INNER)(function)
 
 
-def compiled(function: Callable, **how: Any) -> Callable:
+def compiled(function: Callable) -> Callable:
     "A function for Python to call. In a notebook's own cells nothing is kept: numba would not see a callee change."
     if FOLDER is None or function.__module__ == "__main__":
-        return numba.njit(**_HOW, **how)(function)
+        return numba.njit(**_HOW)(function)
     with _keeping_in(FOLDER):
-        return numba.njit(**_HOW, **how, cache=True)(function)
+        return numba.njit(**_HOW, cache=True)(function)

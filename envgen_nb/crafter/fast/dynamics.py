@@ -7,7 +7,7 @@ __all__ = ['NOOP', 'FIRST_MOVE', 'DO', 'SLEEP', 'FIRST_PLACE', 'FIRST_MAKE', 'WA
            'DEFEAT_SKELETON', 'WOOD_SWORD', 'STONE_SWORD', 'IRON_SWORD', 'lights', 'is_free', 'step_to', 'wander',
            'toward', 'distance', 'achieve', 'hurt_player', 'update_player', 'update_others', 'balance', 'advance']
 
-# %% ../../../nbs/17e_crafter.fast.dynamics.ipynb #0595e269
+# %% ../../../nbs/17e_crafter.fast.dynamics.ipynb #ac471f90
 import functools
 
 import numpy as np
@@ -17,7 +17,7 @@ from .random import below, exceeds, integer
 from envgen_nb.crafter.fast.state import (
     ARROW, CHUNK, CHUNKS_DOWN, COAL, COW, DIAMOND, DRINK, DX, DY, ENERGY, FOOD, FURNACE, GRASS, HEALTH, HEIGHT, IRON,
     LAVA, LEFT, MOST, NOTHING, PATH, PLANT, PLAYER, RIGHT, SAND, SAPLING, SKELETON, STONE, TABLE, TREE, UP, DOWN, WATER,
-    WIDTH, ZOMBIE, add, close_up, inside, move, remove, set_material,
+    WIDTH, ZOMBIE, add, close_up, inside, move, remove, set_material, sign,
 )
 from ..reference import ACTIONS, ITEMS, LENGTH, MATERIALS, OBJECTIVES, constants
 from ..world import CLOCKS
@@ -66,7 +66,7 @@ WAKE_UP, EAT_PLANT, EAT_COW, DEFEAT_ZOMBIE, DEFEAT_SKELETON = (
     _objective(name) for name in ("wake_up", "eat_plant", "eat_cow", "defeat_zombie", "defeat_skeleton"))
 WOOD_SWORD, STONE_SWORD, IRON_SWORD = (ITEMS.index(f"{name}_sword") for name in ("wood", "stone", "iron"))
 
-# %% ../../../nbs/17e_crafter.fast.dynamics.ipynb #5d87ad3c
+# %% ../../../nbs/17e_crafter.fast.dynamics.ipynb #98b3087b
 @inner
 def is_free(game: np.void, x: int, y: int) -> bool:
     "Whether a creature may step on a cell: it is walkable, and nobody stands there."
@@ -99,12 +99,7 @@ def toward(game: np.void, slot: int, long_axis: bool) -> tuple[int, int]:
     "The step that leads to the player along the longer axis, or along the shorter."
     dx, dy = np.int64(game.x[1]) - np.int64(game.x[slot]), np.int64(game.y[1]) - np.int64(game.y[slot])
     along_x = abs(dx) > abs(dy) if long_axis else abs(dx) <= abs(dy)
-    return (_sign(dx), 0) if along_x else (0, _sign(dy))
-
-
-@inner
-def _sign(value: int) -> int:
-    return (value > 0) - (value < 0)
+    return (sign(dx), 0) if along_x else (0, sign(dy))
 
 
 @inner

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['MOST_SPARE', 'SPARE', 'BOARD', 'EYE', 'STEP', 'WORK_ON', 'FINISH', 'SERVE', 'BEGIN', 'LOOK', 'NEW_WORLD', 'ADVANCE',
            'SKIP', 'Tables', 'Tools', 'make_tools', 'tables', 'pack', 'unpack', 'Views', 'Limits', 'play', 'make_views',
-           'Batch', 'prepare', 'pack_state', 'unpack_state', 'Engine', 'game_of', 'record_position', 'semantic',
-           'FastGame']
+           'Batch', 'prepare', 'pack_state', 'unpack_state', 'Engine', 'seed_of', 'game_of', 'record_position',
+           'semantic', 'FastGame']
 
 # %% ../../../nbs/17i_crafter.fast.engine.ipynb #427d7d35
 import functools
@@ -67,10 +67,10 @@ def tables() -> Tables:
     "The tables, made once in a process."
     return Tables(lights(), as_record(stamps()), as_record(middle()), as_record(pictures()))
 
-# %% ../../../nbs/17i_crafter.fast.engine.ipynb #b285028e
+# %% ../../../nbs/17i_crafter.fast.engine.ipynb #a5d42370
 MOST_SPARE = 1024     # creatures in a spare world; one with more is made when it is needed
 SPARE = np.dtype([
-    ("seed", np.int64), ("usable", np.bool_), ("words", np.uint32, (624,)), ("word", np.int64),
+    ("usable", np.bool_), ("words", np.uint32, (624,)), ("word", np.int64),
     ("material", np.uint8, (WIDTH, HEIGHT)), ("objects", np.int64),
     ("x", np.uint8, (MOST_SPARE,)), ("y", np.uint8, (MOST_SPARE,)), ("kind", np.uint8, (MOST_SPARE,)),
     ("health", np.uint8, (MOST_SPARE,)), ("entered", np.int64), ("order", np.uint8, (CHUNKS,)),
@@ -78,9 +78,9 @@ SPARE = np.dtype([
 
 
 @inner
-def pack(game: np.void, spare: np.void, seed: int) -> None:
+def pack(game: np.void, spare: np.void) -> None:
     "Keep a new world, packed."
-    spare.usable, spare.seed, spare.objects = game.objects <= MOST_SPARE, seed, 0
+    spare.usable, spare.objects = game.objects <= MOST_SPARE, 0
     if not spare.usable:
         return
     spare.word, spare.entered = game.word, game.entered
@@ -219,14 +219,14 @@ def _step(i: int, games: np.ndarray, eyes: np.ndarray, rules: np.ndarray, spares
     else:
         _begin(i, games, eyes, rules, spares, board, now, limits, tables, tools)
 
-# %% ../../../nbs/17i_crafter.fast.engine.ipynb #c6be0877
+# %% ../../../nbs/17i_crafter.fast.engine.ipynb #ca6bc14d
 @inner
 def _make_spare(job: np.ndarray, rules: np.ndarray, spares: np.ndarray, board: np.ndarray, tables: Tables,
                 tools: Tools) -> None:
     "Make a sub-environment's next world ahead."
     i, seed, game = job[0], job[1], tools.games[0]
     begin(game, rules[board[i].world], seed, tables.lights, tools.shop[0], tables.stamps[0], tables.middle[0])
-    pack(game, spares[i], seed)
+    pack(game, spares[i])
 
 
 @inner
@@ -433,14 +433,16 @@ class Engine:
         with self._one_at_a_time:
             return _COMMANDS[command](self, items)
 
-# %% ../../../nbs/17i_crafter.fast.engine.ipynb #9b8d27fd
-_SEEDS = 2 ** 31 - 1          # an episode's seed is hash((base seed, episode)) modulo this, as in the package
+# %% ../../../nbs/17i_crafter.fast.engine.ipynb #818f1f58
+def seed_of(base: int, episode: int) -> int:
+    "The seed of a base seed's episode, from 1 on, as the package makes it."
+    return hash((int(base), int(episode))) % (2 ** 31 - 1)
 
 
 def _want(engine: Engine, i: int) -> None:
     "Note the seed of a sub-environment's next world, and that it is to be made, unless no episode will follow."
     game, board = engine.batch.games[i], engine.batch.board
-    board["seed"][i], board["spare"][i] = hash((int(game["seed"]), int(game["episode"]) + 1)) % _SEEDS, False
+    board["seed"][i], board["spare"][i] = seed_of(game["seed"], game["episode"] + 1), False
     if not board["finished"][i] and game["played"] + 1 != engine.plan.quota:
         engine.wanted[i] = None
 
@@ -452,7 +454,7 @@ def _reset(engine: Engine, seeds: Sequence[int | None]) -> None:
         if seed is not None:
             games["seed"][i], games["episode"][i] = seed, 0
             board["spare"][i] = False
-        board["seed"][i] = hash((int(games["seed"][i]), int(games["episode"][i]) + 1)) % _SEEDS
+        board["seed"][i] = seed_of(games["seed"][i], games["episode"][i] + 1)
     board["finished"][:], board["reward"][:], board["terminated"][:], board["truncated"][:] = False, 0, False, False
     games["played"] = 0
     engine.batch.play(BEGIN)
@@ -556,7 +558,7 @@ _COMMANDS = {"reset": _reset, "step": _step_all, "save": _save, "load": _load,
              "render": lambda engine, items: [game_of(game, numbers).glance() for game, numbers
                                               in zip(engine.batch.games, engine.plan.numbers, strict=True)]}
 
-# %% ../../../nbs/17i_crafter.fast.engine.ipynb #a618dde2
+# %% ../../../nbs/17i_crafter.fast.engine.ipynb #a867293f
 class FastGame:
     "One game with the face of the reference's `Game`: for previews and for tests."
 
@@ -583,7 +585,7 @@ class FastGame:
     def begin(self, episode: int | None = None) -> None:
         "Start an episode (from 1; None: the next one). The caller looks once before it steps."
         episode = int(self.record["episode"]) + 1 if episode is None else episode
-        self._batch.play(NEW_WORLD, hash((int(self.record["seed"]), episode)) % _SEEDS)
+        self._batch.play(NEW_WORLD, seed_of(self.record["seed"], episode))
         self.record["episode"] = episode
 
     def advance(self, action: int) -> tuple[float, bool, bool]:

@@ -6,8 +6,8 @@
 __all__ = ['WIDTH', 'HEIGHT', 'WATER', 'GRASS', 'STONE', 'PATH', 'SAND', 'TREE', 'LAVA', 'COAL', 'IRON', 'DIAMOND', 'TABLE',
            'FURNACE', 'NOTHING', 'PLAYER', 'COW', 'ZOMBIE', 'SKELETON', 'ARROW', 'PLANT', 'KINDS', 'LEFT', 'RIGHT',
            'UP', 'DOWN', 'DX', 'DY', 'HEALTH', 'FOOD', 'DRINK', 'ENERGY', 'SAPLING', 'CHUNK', 'CHUNKS_DOWN', 'CHUNKS',
-           'MOST', 'GAME', 'ORES', 'RULES', 'as_record', 'rules_of', 'copy', 'chunk_of', 'join', 'leave', 'add',
-           'remove', 'move', 'close_up', 'set_material', 'inside']
+           'MOST', 'GAME', 'RULES', 'as_record', 'rules_of', 'copy', 'chunk_of', 'join', 'leave', 'add', 'remove',
+           'move', 'close_up', 'set_material', 'sign', 'inside']
 
 # %% ../../../nbs/17b_crafter.fast.state.ipynb #5756ac15
 from typing import NamedTuple
@@ -61,8 +61,7 @@ def as_record(
         record[name][0] = part
     return record
 
-# %% ../../../nbs/17b_crafter.fast.state.ipynb #fa54d155
-ORES = ("coal", "iron", "diamond", "tree")
+# %% ../../../nbs/17b_crafter.fast.state.ipynb #ee49c6b1
 RULES = np.dtype([
     ("water", np.float64), ("mountain", np.float64), ("fold", np.bool_), ("start", np.float64), ("ground", np.int64),
     ("ore", np.float64, (4,)), ("anywhere", np.uint8, (4,)),                 # coal, iron, diamond, tree
@@ -190,7 +189,7 @@ def close_up(game: np.void) -> None:
             game.last[chunk_of(x, y)] = to
     game.slots = to
 
-# %% ../../../nbs/17b_crafter.fast.state.ipynb #8704463d
+# %% ../../../nbs/17b_crafter.fast.state.ipynb #083096ed
 @inner
 def set_material(game: np.void, x: int, y: int, material: int) -> None:
     "Change what a cell is made of, and the counts of its chunk."
@@ -198,6 +197,12 @@ def set_material(game: np.void, x: int, y: int, material: int) -> None:
     game.material[x, y] = material
     game.grass[chunk] += (material == GRASS) - (was == GRASS)
     game.path[chunk] += (material == PATH) - (was == PATH)
+
+
+@inner
+def sign(value: int) -> int:
+    "-1, 0 or 1."
+    return (value > 0) - (value < 0)
 
 
 @inner

@@ -10,7 +10,7 @@ __all__ = ['START', 'LAKES', 'ROCKS', 'CAVE', 'WIDE', 'TALL', 'SEAM', 'VEIN', 'M
            'stamps', 'permute', 'add_plane', 'Workshop', 'workshop', 'Middle', 'middle', 'code_exactly', 'code_cells',
            'draw_map', 'count_ground', 'place_creatures', 'place_near', 'put_player', 'begin']
 
-# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #21c63fa4
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #640cfb57
 import functools
 import math
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from .compile import compiled, inner
 from .random import exceeds, integer, seed_words
 from envgen_nb.crafter.fast.state import (
     COAL, COW, DIAMOND, DOWN, FURNACE, GAME, GRASS, HEALTH, HEIGHT, IRON, LAVA, PATH, PLANT, PLAYER, SAND, SKELETON,
-    STONE, TABLE, TREE, WATER, WIDTH, ZOMBIE, CHUNK, add, chunk_of, copy, remove, set_material,
+    STONE, TABLE, TREE, WATER, WIDTH, ZOMBIE, CHUNK, add, chunk_of, copy, remove, set_material, sign,
 )
 
 # %% ../../../nbs/17d_crafter.fast.terrain.ipynb #37ce47e5
@@ -499,7 +499,7 @@ def place_creatures(game: np.void, shop: Workshop, rules: np.void) -> None:
             elif shop.code[x, y] & 7 == TUNNEL and exceeds(game, rules.threshold[1]):
                 add(game, SKELETON, 3, x, y)
 
-# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #e2797318
+# %% ../../../nbs/17d_crafter.fast.terrain.ipynb #45b63656
 @inner
 def _clear(game: np.void, x: int, y: int, material: int) -> None:
     "Make a cell this material, and remove the creature that stands there."
@@ -509,17 +509,11 @@ def _clear(game: np.void, x: int, y: int, material: int) -> None:
 
 
 @inner
-def _sign(value: int) -> int:
-    "-1, 0 or 1."
-    return (value > 0) - (value < 0)
-
-
-@inner
 def _dig_tunnel(game: np.void, x: int, y: int) -> None:
     "Eight cells of path away from the player, stone around them outside the clearing, two skeletons."
     px, py = game.x[1], game.y[1]
     dx, dy = np.int64(x) - px, np.int64(y) - py
-    sx, sy = (_sign(dx), 0) if abs(dx) >= abs(dy) else (0, _sign(dy))
+    sx, sy = (sign(dx), 0) if abs(dx) >= abs(dy) else (0, sign(dy))
     for i in range(9):
         cx, cy = x + i * sx, y + i * sy
         for side in (1, -1):
