@@ -95,7 +95,7 @@ def _check_choices(engine: Any, obs: Any, noise: Any) -> None:
     if not noise and obs != "symbols":
         raise ValueError(f"noise=False leaves out draws that a picture needs: it goes with obs='symbols', not {obs!r}")
 
-# %% ../../nbs/18_crafter.vector.ipynb #f1af5496
+# %% ../../nbs/18_crafter.vector.ipynb #02a19bb3
 class _Stage(VectorEnv):
     "What a vector environment of Crafter is made of, and how it ends."
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"], "render_fps": 10}
@@ -131,6 +131,11 @@ class _Stage(VectorEnv):
         self._plan = Plan(tuple(numbers[i] for i in self._played), base_seeds(seed, self.num_envs), obs,
                           self.length, int(episodes or 0), noise)
         self._engine = self._start(engine, num_threads)
+        self._seen: dict[str, dict[str, np.ndarray]] = {"obs": {}, "final": {}}
+        for name, array in self._engine.arrays.items():
+            when, dot, part = name.partition(".")
+            if dot:
+                self._seen[when][part] = array
         self._everybody, self._ready = np.ones(self.num_envs, np.bool_), False
 
     def _start(self, engine: str, num_threads: int | None) -> Engine | Crews:
@@ -159,7 +164,7 @@ class _Stage(VectorEnv):
         self._ready = was_ready or command in ("reset", "load")
         return found
 
-# %% ../../nbs/18_crafter.vector.ipynb #b16a8250
+# %% ../../nbs/18_crafter.vector.ipynb #ef21cb08
 class CrafterVectorEnv(_Stage):
     "Many games of Crafter, stepped together; the contract is in `envgen_nb.world`."
 
@@ -169,14 +174,14 @@ class CrafterVectorEnv(_Stage):
         if options:
             raise ValueError(f"reset takes no options, got {', '.join(options)}")
         self._do("reset", [None] * self.num_envs if seed is None else base_seeds(seed, self.num_envs))
-        return self._see("obs."), self._infos()
+        return self._see("obs"), self._infos()
 
     def step(self, actions: Sequence[int] | np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict]:
         "One step of every sub-environment: observations, rewards, terminated, truncated, infos."
         actions = np.asarray(actions)
         if not self._ready:
             raise RuntimeError("there is no episode to step in: call reset() or set_state() first")
-        if actions.shape != (self.num_envs,) or not np.issubdtype(actions.dtype, np.integer):
+        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
             raise ValueError(f"expected {self.num_envs} integer actions, got {actions.dtype} of shape {actions.shape}")
         if actions.min() < 0 or actions.max() >= len(ACTIONS):
             raise ValueError(f"actions are 0 to {len(ACTIONS) - 1}, got {actions.min()} to {actions.max()}")
@@ -186,13 +191,13 @@ class CrafterVectorEnv(_Stage):
         infos, ended = self._infos(), arrays["terminated"] | arrays["truncated"]
         if ended.any():
             episode = {name: arrays[name] for name in ("return", "length", "unlocked")} | {"world": self._played}
-            infos |= {"final_obs": self._see("final."), "_final_obs": ended, "episode": episode, "_episode": ended}
-        return self._see("obs."), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
+            infos |= {"final_obs": self._see("final"), "_final_obs": ended, "episode": episode, "_episode": ended}
+        return self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
 
     def _see(self, when: str) -> Any:
-        "The current observations (obs.), or the last ones of ended episodes (final.)."
-        parts = {name.partition(".")[2]: a for name, a in self._engine.arrays.items() if name.startswith(when)}
-        return parts.get("", parts)
+        "The current observations (obs), or the last ones of ended episodes (final)."
+        parts = self._seen[when]
+        return parts[""] if "" in parts else dict(parts)
 
     def _infos(self) -> dict[str, Any]:
         "How each sub-environment stands: `achievements` are counts in the order of the objectives."
@@ -223,4 +228,4 @@ class CrafterVectorEnv(_Stage):
             raise ValueError(f"{self.num_envs} environments need {self.num_envs} states, got {len(states)}")
         self._engine.check(list(states))
         self._do("load", list(states))
-        return self._see("obs.")
+        return self._see("obs")
