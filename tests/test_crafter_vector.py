@@ -122,7 +122,7 @@ import numpy as np
 from envgen_nb import make_vec
 {patch}
 venv = make_vec("crafter", num_envs=4, obs="symbols", engine="reference", num_threads=2)
-print(*(worker.process.pid for worker in venv._engine.workers), flush=True)
+print(*(worker.process.pid for worker in venv._engine.workers.processes), flush=True)
 venv.reset()
 while True:
     venv.step(np.zeros(4, int))
@@ -132,9 +132,9 @@ WAITING = """
 import time
 from envgen_nb.crafter import workers
 def exchange(self, *rest):
-    print(*(worker.process.pid for worker in self.workers), flush=True)
+    print(*(worker.process.pid for worker in self.processes), flush=True)
     time.sleep(1000)
-workers.Crews._exchange = exchange
+workers._Workers.exchange = exchange
 """
 
 
@@ -174,7 +174,7 @@ def test_ctrl_c_reaches_the_parent_only():
 def test_a_dead_worker_is_named_and_so_is_what_it_played():
     venv = CrafterVectorEnv([None, MOUNTAIN], 4, obs="symbols", **WORKERS)
     venv.reset()
-    pids = [worker.process.pid for worker in venv._engine.workers]
+    pids = [worker.process.pid for worker in venv._engine.workers.processes]
     os.kill(pids[1], signal.SIGKILL)
     with pytest.raises(RuntimeError, match=rf"worker 1 \(process {pids[1]}\) died with exit status -9") as error:
         for row in actions(10, 4):
@@ -190,7 +190,7 @@ def test_a_dead_worker_is_named_and_so_is_what_it_played():
 def test_a_worker_that_dies_while_it_is_waited_for_does_not_hang_the_parent():
     venv = CrafterVectorEnv(num_envs=2, obs="symbols", **WORKERS)
     venv.reset()
-    pid = venv._engine.workers[0].process.pid
+    pid = venv._engine.workers.processes[0].process.pid
     os.kill(pid, signal.SIGSTOP)
     threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
     with pytest.raises(RuntimeError, match="died with exit status -9"):
@@ -214,7 +214,7 @@ def test_an_interrupted_step_leaves_a_usable_environment(monkeypatch):
     states = venv.get_state()
     reference = [venv.step(row)[1].copy() for row in actions(5, 3)]
     venv.set_state(states)
-    worker = venv._engine.workers[1]
+    worker = venv._engine.workers.processes[1]
 
     def interrupt(number):
         raise KeyboardInterrupt
@@ -232,7 +232,7 @@ def test_an_interrupted_step_leaves_a_usable_environment(monkeypatch):
 def test_workers_end_with_the_environment():
     for end in ("close", "forget"):
         venv = CrafterVectorEnv(num_envs=2, **WORKERS)
-        pids = [worker.process.pid for worker in venv._engine.workers]
+        pids = [worker.process.pid for worker in venv._engine.workers.processes]
         if end == "close":
             venv.close()
             venv.close()
@@ -258,7 +258,7 @@ def test_a_long_game_comes_back_through_a_night_in_another_kind_of_observation()
         assert all(np.array_equal(a, b) for a, b in zip(ours[1:4], theirs[1:4], strict=True))
         assert np.array_equal(ours[4]["position"], theirs[4]["position"])
     assert other.get_state() == venv.get_state()
-    assert np.array_equal(other.set_state(other.get_state()), other._see("obs."))
+    assert np.array_equal(other.set_state(other.get_state()), other._see("obs"))
     venv.close(), other.close()
 
 

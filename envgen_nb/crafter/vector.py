@@ -95,7 +95,16 @@ def _check_choices(engine: Any, obs: Any, noise: Any) -> None:
     if not noise and obs != "symbols":
         raise ValueError(f"noise=False leaves out draws that a picture needs: it goes with obs='symbols', not {obs!r}")
 
-# %% ../../nbs/18_crafter.vector.ipynb #02a19bb3
+# %% ../../nbs/18_crafter.vector.ipynb #a26bc0fc
+def _make_engine(engine: str, plan: Plan, names: list[str], num_threads: int | None,
+                 out: dict[str, np.ndarray] | None) -> Engine | Crews:
+    "An engine, with memory and threads or processes of its own."
+    if engine == "fast":
+        return Engine(plan, int(num_threads or 1), out)
+    count = min(_cores() if num_threads is None else int(num_threads), len(names))
+    return Crews(plan, names, count if count > 1 else 0, out)
+
+# %% ../../nbs/18_crafter.vector.ipynb #75c929b9
 class _Stage(VectorEnv):
     "What a vector environment of Crafter is made of, and how it ends."
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"], "render_fps": 10}
@@ -125,26 +134,16 @@ class _Stage(VectorEnv):
         self.single_action_space = spaces.Discrete(len(ACTIONS))
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self._out = _check_out(out, self.observation_space)
         self._played = np.arange(self.num_envs, dtype=np.int32) % len(self.worlds)
         numbers = [meaning(world) for world in self.worlds]
         self._plan = Plan(tuple(numbers[i] for i in self._played), base_seeds(seed, self.num_envs), obs,
                           self.length, int(episodes or 0), noise)
-        self._engine = self._start(engine, num_threads)
-        self._seen: dict[str, dict[str, np.ndarray]] = {"obs": {}, "final": {}}
-        for name, array in self._engine.arrays.items():
-            when, dot, part = name.partition(".")
-            if dot:
-                self._seen[when][part] = array
-        self._everybody, self._ready = np.ones(self.num_envs, np.bool_), False
-
-    def _start(self, engine: str, num_threads: int | None) -> Engine | Crews:
-        "The engine, with memory and threads or processes of its own."
-        if engine == "fast":
-            return Engine(self._plan, int(num_threads or 1), self._out)
+        out = _check_out(out, self.observation_space)
         names = [str(world) if world else "the ordinary game" for world in self.worlds]
-        count = min(_cores() if num_threads is None else int(num_threads), self.num_envs)
-        return Crews(self._plan, [names[i] for i in self._played], count if count > 1 else 0, self._out)
+        self._engine = _make_engine(engine, self._plan, [names[i] for i in self._played], num_threads, out)
+        self._seen = {when: {name.partition(".")[2]: array for name, array in self._engine.arrays.items()
+                             if name.startswith(f"{when}.")} for when in ("obs", "final")}
+        self._everybody, self._ready = np.ones(self.num_envs, np.bool_), False
 
     def close_extras(self, **kwargs: Any) -> None:
         "End the worker processes."
@@ -164,8 +163,48 @@ class _Stage(VectorEnv):
         self._ready = was_ready or command in ("reset", "load")
         return found
 
-# %% ../../nbs/18_crafter.vector.ipynb #ef21cb08
-class CrafterVectorEnv(_Stage):
+# %% ../../nbs/18_crafter.vector.ipynb #d0ba228c
+class _Album(_Stage):
+    "Games to look at, to save and to go back to."
+
+    def _see(self, when: str) -> Any:
+        "The current observations (obs), or the last ones of ended episodes (final)."
+        parts = self._seen[when]
+        return parts[""] if "" in parts else dict(parts)
+
+    def render(self) -> tuple[np.ndarray, ...]:
+        "A picture (450, 450, 3) uint8 of each sub-environment. Looking changes nothing."
+        if not self._ready:
+            raise RuntimeError("there is nothing to see yet: call reset() first")
+        return tuple(self._do("render"))
+
+    def semantic(self) -> np.ndarray:
+        "The whole map of each sub-environment, (N, 64, 64) uint8, as the package's info tells it."
+        if not self._ready:
+            raise RuntimeError("there is no map yet: call reset() first")
+        return np.stack(self._do("semantic"))
+
+    def get_state(self) -> list[bytes]:
+        "Every sub-environment as bytes, for `set_state` of an environment made with the same arguments."
+        if not self._ready:
+            raise RuntimeError("there is no episode to save: call reset() first")
+        return self._do("save")
+
+    def set_state(self, states: Sequence[bytes]) -> Any:
+        "Go back to where `get_state` was called: the observations. `ValueError` before anything is touched."
+        if len(states) != self.num_envs:
+            raise ValueError(f"{self.num_envs} environments need {self.num_envs} states, got {len(states)}")
+        found = []
+        for i, state in enumerate(states):
+            try:
+                found.append(self._engine.unpack(i, state))
+            except ValueError as error:
+                raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
+        self._do("load", found)
+        return self._see("obs")
+
+# %% ../../nbs/18_crafter.vector.ipynb #5e5b8d00
+class CrafterVectorEnv(_Album):
     "Many games of Crafter, stepped together; the contract is in `envgen_nb.world`."
 
     def reset(self, *, seed: int | Sequence[int] | None = None,
@@ -194,38 +233,7 @@ class CrafterVectorEnv(_Stage):
             infos |= {"final_obs": self._see("final"), "_final_obs": ended, "episode": episode, "_episode": ended}
         return self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
 
-    def _see(self, when: str) -> Any:
-        "The current observations (obs), or the last ones of ended episodes (final)."
-        parts = self._seen[when]
-        return parts[""] if "" in parts else dict(parts)
-
     def _infos(self) -> dict[str, Any]:
         "How each sub-environment stands: `achievements` are counts in the order of the objectives."
         found = {name: self._engine.arrays[name] for name in ("achievements", "inventory", "position")}
         return found | {f"_{name}": self._everybody for name in found}
-
-    def render(self) -> tuple[np.ndarray, ...]:
-        "A picture (450, 450, 3) uint8 of each sub-environment. Looking changes nothing."
-        if not self._ready:
-            raise RuntimeError("there is nothing to see yet: call reset() first")
-        return tuple(self._do("render"))
-
-    def semantic(self) -> np.ndarray:
-        "The whole map of each sub-environment, (N, 64, 64) uint8, as the package's info tells it."
-        if not self._ready:
-            raise RuntimeError("there is no map yet: call reset() first")
-        return np.stack(self._do("semantic"))
-
-    def get_state(self) -> list[bytes]:
-        "Every sub-environment as bytes, for `set_state` of an environment made with the same arguments."
-        if not self._ready:
-            raise RuntimeError("there is no episode to save: call reset() first")
-        return self._do("save")
-
-    def set_state(self, states: Sequence[bytes]) -> Any:
-        "Go back to where `get_state` was called: the observations. `ValueError` before anything is touched."
-        if len(states) != self.num_envs:
-            raise ValueError(f"{self.num_envs} environments need {self.num_envs} states, got {len(states)}")
-        self._engine.check(list(states))
-        self._do("load", list(states))
-        return self._see("obs")

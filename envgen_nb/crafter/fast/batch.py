@@ -291,7 +291,7 @@ def _end(place: Place, i: int, tools: Tools) -> None:
     else:
         _begin(place, i, tools)
 
-# %% ../../../nbs/17i_crafter.fast.batch.ipynb #9fbc1610
+# %% ../../../nbs/17i_crafter.fast.batch.ipynb #494c1263
 STEP, BEGIN, LOOK, WORK_ON, FINISH, SERVE, NEW_WORLD, ADVANCE, SKIP = range(9)    # commands; the first three are tasks
 
 
@@ -320,7 +320,7 @@ def _run_errands(place: Place, most: int, tools: Tools) -> None:
             return
         _make_spare(place, i, tools)
 
-
+# %% ../../../nbs/17i_crafter.fast.batch.ipynb #645cfc16
 @compiled
 def play(command, argument, desks, flags, ready, ring, lights, stamps, middle, pictures, shop, canvas, games):
     """What Python asks for. The answer is 1 when all is done, otherwise 0:
@@ -356,7 +356,7 @@ def play(command, argument, desks, flags, ready, ring, lights, stamps, middle, p
         skip_night(place.games[0])
     return 1 if command >= SERVE or wait_for_others(flags) else 0
 
-# %% ../../../nbs/17i_crafter.fast.batch.ipynb #82fefa08
+# %% ../../../nbs/17i_crafter.fast.batch.ipynb #e0d89c86
 class Limits(NamedTuple):
     "How long episodes are, how many there are (0: no end), and whether symbols keep the stock random stream."
     length: int
@@ -368,7 +368,7 @@ def _serve(kept: tuple, *arguments: Any) -> None:
     "What a helper does when it is woken. The arrays of which it has only the addresses are `kept` meanwhile."
     play(SERVE, *arguments)
 
-
+# %% ../../../nbs/17i_crafter.fast.batch.ipynb #238ad89c
 class Batch:
     "A number of games, and all that `play` needs for them."
 

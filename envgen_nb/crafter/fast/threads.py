@@ -74,7 +74,7 @@ def pause(typing: Any) -> Any:
         return context.get_dummy_value()
     return types.void(), make
 
-# %% ../../../nbs/17h_crafter.fast.threads.ipynb #547614d5
+# %% ../../../nbs/17h_crafter.fast.threads.ipynb #3f0b5071
 APART = 16                           # numbers between places on the board, so that no two share a cache line
 LEFT, HEAD, TAIL, FIRST = range(0, 4 * APART, APART)     # pieces not done; ends of the errands; thread 0's own place
 SHARE, ASLEEP, RING = range(3)       # in a thread's place: its share; whether it sleeps; whether its bell is to be rung
@@ -89,7 +89,7 @@ def make_flags(threads: int) -> np.ndarray:
     flags[FIRST + APART + ASLEEP::APART] = 1
     return flags
 
-
+# %% ../../../nbs/17h_crafter.fast.threads.ipynb #753a6687
 @inner
 def threads_of(flags: np.ndarray) -> int:
     "How many threads there are."
