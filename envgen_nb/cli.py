@@ -103,15 +103,14 @@ def _report(args: argparse.Namespace) -> int:
     print(write_report(RunFolder(args.run), args.out))
     return 0
 
-# %% ../nbs/71_cli.ipynb #dd7d2bb7
+# %% ../nbs/71_cli.ipynb #7c39ce0c
 def _bench(args: argparse.Namespace) -> int:
     "Time the simulators on this machine."
-    from envgen_nb.bench import HEADING, bench_sim, row_text
+    from envgen_nb.bench import bench_sim
     if args.json:
         print(json.dumps(bench_sim(args.quick)))
-        return 0
-    print(HEADING)
-    bench_sim(args.quick, lambda row: print(row_text(row), flush=True))
+    else:
+        bench_sim(args.quick, lambda line: print(line, flush=True))
     return 0
 
 # %% ../nbs/71_cli.ipynb #19c43d1a

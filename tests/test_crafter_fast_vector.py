@@ -64,6 +64,27 @@ def test_the_engine_plays_what_the_reference_plays(settings):
     fast.close(), slow.close()
 
 
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_nobody_waits_for_a_world_that_lies_ready(num_threads):
+    "What was changed in the spare worlds is there when the next episodes begin: no world was made in between."
+    venv = CrafterVectorEnv(num_envs=64, obs="symbols", length=200, num_threads=num_threads)
+    venv.reset()
+    batch, noops = venv._engine.batch, np.zeros(64, int)
+    for _ in range(100):
+        venv.step(noops)
+        if (batch.ready == READY).all():
+            break
+    assert (batch.ready == READY).all()
+    batch.spares["material"][:, 63, 63] = 12
+    begun = np.zeros(64, bool)
+    while not begun.all():
+        *_, infos = venv.step(noops)
+        ended = infos.get("_episode", np.zeros(64, bool))
+        assert (batch.games["material"][ended & ~begun, 63, 63] == 12).all()
+        begun |= ended
+    venv.close()
+
+
 @pytest.mark.parametrize("num_threads", [1, 2, 4])
 def test_the_whole_contract(num_threads):
     conformance.check_simulator(CRAFTER, num_envs=5, options={"num_threads": num_threads})

@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['ENGINES', 'base_seeds', 'CrafterVectorEnv']
 
-# %% ../../nbs/18_crafter.vector.ipynb #89ae6f6b
-import os
+# %% ../../nbs/18_crafter.vector.ipynb #7b94996a
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from .fast.engine import Engine
 from .reference import ACTIONS, LENGTH
 from .workers import Crews, Plan
 from .world import CrafterWorld, meaning
+from ..files import usable_cores
 
 # %% ../../nbs/18_crafter.vector.ipynb #2316185b
 def base_seeds(
@@ -37,7 +37,7 @@ def base_seeds(
         raise ValueError(f"{num_envs} environments need {num_envs} base seeds, got {len(given)}")
     return tuple(int(s) for s in given)
 
-# %% ../../nbs/18_crafter.vector.ipynb #f2619d78
+# %% ../../nbs/18_crafter.vector.ipynb #10c80318
 def _check_number(name: str, value: Any, low: int, optional: bool = True) -> None:
     "`ValueError` if this is no integer from `low` on."
     if value is None and optional:
@@ -77,11 +77,6 @@ def _check_out(out: Any, space: spaces.Space) -> dict[str, np.ndarray] | None:
             raise ValueError(f"{what} has to be writable and contiguous")
     return {name: arrays[name] for name in parts}
 
-
-def _cores() -> int:
-    "CPU cores that this process may use."
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
 # %% ../../nbs/18_crafter.vector.ipynb #8b7d86ff
 ENGINES = ("fast", "reference")
 
@@ -95,13 +90,13 @@ def _check_choices(engine: Any, obs: Any, noise: Any) -> None:
     if not noise and obs != "symbols":
         raise ValueError(f"noise=False leaves out draws that a picture needs: it goes with obs='symbols', not {obs!r}")
 
-# %% ../../nbs/18_crafter.vector.ipynb #a26bc0fc
+# %% ../../nbs/18_crafter.vector.ipynb #5f0ae1bc
 def _make_engine(engine: str, plan: Plan, names: list[str], num_threads: int | None,
                  out: dict[str, np.ndarray] | None) -> Engine | Crews:
     "An engine, with memory and threads or processes of its own."
     if engine == "fast":
         return Engine(plan, int(num_threads or 1), out)
-    count = min(_cores() if num_threads is None else int(num_threads), len(names))
+    count = min(usable_cores() if num_threads is None else int(num_threads), len(names))
     return Crews(plan, names, count if count > 1 else 0, out)
 
 # %% ../../nbs/18_crafter.vector.ipynb #75c929b9

@@ -1,0 +1,92 @@
+"""The compiled engine's code on disk: it is kept, it is never out of date, and nothing is written where it is installed."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import envgen_nb
+
+# Plays 30 steps in which nobody does anything, and says how hungry the player is then.
+HUNGER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from envgen_nb.crafter.fast import compile
+from envgen_nb.crafter.fast.engine import FastGame
+assert compile.__file__.startswith(sys.argv[1])
+game = FastGame(seed=3)
+game.begin()
+for _ in range(30):
+    game.advance(0)
+print(int(game.record["inventory"][1]), compile.FOLDER)
+"""
+
+
+def play(installation, cache):
+    "The player's food after 30 steps, where the code is kept, and what was said about compiling."
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", HUNGER, str(installation)], env=environment, text=True,
+                          capture_output=True)
+    assert done.returncode == 0, done.stderr
+    food, folder = done.stdout.split(maxsplit=1)
+    return int(food), folder.strip(), done.stderr
+
+
+def files(folder):
+    return {path.relative_to(folder): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    "An installation that nobody may write to, its cache, and what its first process said."
+    base = tmp_path_factory.mktemp("cache")
+    shutil.copytree(Path(envgen_nb.__file__).parent, base / "site" / "envgen_nb",
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    for path in [base / "site", *(base / "site").rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = files(base / "site")
+    yield base / "site", base / "cache", play(base / "site", base / "cache"), before
+    for path in (base / "site").rglob("*"):
+        path.chmod(0o755)
+    (base / "site").chmod(0o755)
+
+
+def test_a_read_only_installation_keeps_its_code_elsewhere_and_says_what_it_does(played):
+    site, cache, (food, folder, said), before = played
+    assert food == 8                                            # 9, and one less after 26 steps
+    assert files(site) == before
+    assert Path(folder).parent == cache and any(Path(folder).rglob("*.nbi"))
+    assert "Compiling the Crafter engine, once for this machine" in said and "Compiled in" in said
+
+
+def test_the_next_process_finds_the_code(played):
+    site, cache, first, _ = played
+    kept = files(cache)
+    assert play(site, cache) == (first[0], first[1], "")        # and says nothing
+    assert {path: when for path, when in files(cache).items() if path.name != "ready"} \
+        == {path: when for path, when in kept.items() if path.name != "ready"}
+
+
+def test_changed_rules_are_played_even_where_only_a_callee_has_changed(played, tmp_path):
+    site, cache, first, _ = played
+    changed = tmp_path / "site"
+    shutil.copytree(site, changed)                              # times included: numba goes by the time and size of files
+    path = changed / "envgen_nb" / "crafter" / "fast" / "dynamics.py"
+    path.chmod(0o644)
+    before, text = path.stat(), path.read_text()
+    assert text.count("game.hunger > 25") == 1
+    path.write_text(text.replace("game.hunger > 25", "game.hunger > 12"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    food, folder, said = play(changed, cache)
+    assert food == 7 and folder != first[1] and "Compiling" in said
+
+
+def test_where_nothing_can_be_written_there_is_no_folder_and_no_error(played, tmp_path):
+    (tmp_path / "a file").touch()
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "a file")}
+    code = "from envgen_nb.crafter.fast import compile; print(compile.FOLDER)"
+    assert subprocess.run([sys.executable, "-c", code], env=environment, text=True, capture_output=True,
+                          check=True).stdout == "None\n"
