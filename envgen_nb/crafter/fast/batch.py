@@ -356,7 +356,7 @@ def play(command, argument, desks, flags, ready, ring, lights, stamps, middle, p
         skip_night(place.games[0])
     return 1 if command >= SERVE or wait_for_others(flags) else 0
 
-# %% ../../../nbs/17i_crafter.fast.batch.ipynb #e0d89c86
+# %% ../../../nbs/17i_crafter.fast.batch.ipynb #578f3a86
 class Limits(NamedTuple):
     "How long episodes are, how many there are (0: no end), and whether symbols keep the stock random stream."
     length: int
@@ -364,11 +364,14 @@ class Limits(NamedTuple):
     noise: bool
 
 
+_yield = getattr(os, "sched_yield", lambda: time.sleep(0))      # let others run
+
+
 def _serve(kept: tuple, *arguments: Any) -> None:
     "What a helper does when it is woken. The arrays of which it has only the addresses are `kept` meanwhile."
     play(SERVE, *arguments)
 
-# %% ../../../nbs/17i_crafter.fast.batch.ipynb #238ad89c
+# %% ../../../nbs/17i_crafter.fast.batch.ipynb #b382df1b
 class Batch:
     "A number of games, and all that `play` needs for them."
 
@@ -424,7 +427,7 @@ class Batch:
                 self.helpers.bells[helper].release()
             finished = play(WORK_ON, 0, *self._arguments)
         while not finished:
-            os.sched_yield()
+            _yield()
             finished = play(FINISH, 0, *self._arguments)
 
     def step(self) -> None:
