@@ -1,0 +1,23 @@
+"""The benchmark's command, as programs read it. (What it measures is not tested: no test asserts a time.)"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_bench_sim_prints_one_json_object():
+    done = subprocess.run([Path(sys.executable).parent / "envgen", "bench", "sim", "--quick", "--json"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {"system", "processor", "cores", "versions"} <= set(found["machine"])
+    kinds = {(row["obs"], row["num_envs"], row["num_threads"]) for row in found["rows"]}
+    assert {("pixels", 64, 1), ("symbols", 64, 1), ("symbols, noise=False", 64, 1)} <= kinds
+    for row in found["rows"]:
+        assert row["simulator"] == "crafter" and row["engine"] == "fast"
+        assert abs(row["ratio"] - row["steps_per_s"] / row["stock_steps_per_s"]) < 0.01 * row["ratio"]
+        assert 0 < row["step_us"] <= row["slow_step_us"] and row["cpu_steps_per_s"] > 0
+    assert [part["part"] for part in found["parts"]] == ["new world", "reset", "picture by day", "picture at night"]
+    assert all(part["microseconds"] < part["stock_microseconds"] for part in found["parts"])
+    assert found["starts"]["cached"] > 0
