@@ -1,4 +1,4 @@
-"""The compiled engine's code on disk: it is kept, it is never out of date, and nothing is written where it is installed."""
+"""The engine's code on disk: it is kept, it is never out of date, and nothing is written where it is installed."""
 
 import os
 import shutil
@@ -73,7 +73,7 @@ def test_the_next_process_finds_the_code(played):
 def test_changed_rules_are_played_even_where_only_a_callee_has_changed(played, tmp_path):
     site, cache, first, _ = played
     changed = tmp_path / "site"
-    shutil.copytree(site, changed)                              # times included: numba goes by the time and size of files
+    shutil.copytree(site, changed)                              # with its times, by which numba goes
     path = changed / "envgen_nb" / "crafter" / "fast" / "dynamics.py"
     path.chmod(0o644)
     before, text = path.stat(), path.read_text()
