@@ -25,8 +25,8 @@ from envgen_nb.cycle.settings import RunSettings, SettingsError
 
 ROOT = Path(__file__).parent.parent
 ENVGEN = Path(sys.executable).with_name("envgen")
-TINY = ["-p", "num_cycles", "2", "-p", "num_worlds", "2", "-p", "cycle_steps", "4096", "-p", "evaluation_runs", "2",
-        "-p", "evaluation_episodes", "2"]
+TINY = ["-p", "num_cycles", "2", "-p", "num_worlds", "2", "-p", "cycle_steps", "4096", "-p", "final_steps", "0",
+        "-p", "evaluation_runs", "2", "-p", "evaluation_episodes", "2"]
 
 
 def envgen(*arguments, cwd=ROOT, **environment) -> subprocess.CompletedProcess:
