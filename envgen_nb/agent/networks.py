@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['PRESETS', 'Preset', 'get_preset', 'fan_in_', 'Layer', 'dense', 'Picture', 'ResidualBlock', 'impala', 'nature',
-           'Symbols', 'make_encoder', 'ReturnNorm', 'Policy', 'as_tensors']
+           'Windows', 'Symbols', 'make_encoder', 'ReturnNorm', 'has_bf16', 'Policy', 'as_tensors']
 
-# %% ../../nbs/40_agent.networks.ipynb #310d994c
+# %% ../../nbs/40_agent.networks.ipynb #7e754098
 import dataclasses
+import functools
 import math
 import typing
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-# %% ../../nbs/40_agent.networks.ipynb #d1a22612
+# %% ../../nbs/40_agent.networks.ipynb #413d627a
 @dataclass(frozen=True)
 class Preset:
     "A network and the settings of its training: every number that `agent` uses, with its unit."
@@ -41,6 +42,7 @@ class Preset:
     clip: float                # ε: how far a probability ratio may go and still be rewarded
     value_coef: float          # weight of the value loss
     entropy_coef: float        # weight of the entropy bonus, per nat
+    bf16: bool                 # compute the encoder in bfloat16, on processors that have instructions for it
 
     def __post_init__(self):
         _check_preset(self)
@@ -85,20 +87,20 @@ def _check_preset(preset: Preset) -> None:
         raise ValueError(f"preset: {preset.num_envs} envs × {preset.rollout_steps} steps cannot be cut into "
                          f"{preset.minibatches} equal minibatches")
 
-# %% ../../nbs/40_agent.networks.ipynb #22b15553
+# %% ../../nbs/40_agent.networks.ipynb #d8fe1a36
 PRESETS = {preset.name: preset for preset in (
     Preset("paper", encoder="impala", channels=(64, 128, 128), blocks=2, hidden=(256, 1024), layer_norm=True,
            embedding=0, num_envs=8, rollout_steps=512,                      # all numbers: Moon et al. 2023
            gamma=0.95, gae_lambda=0.65, learning_rate=3e-4, max_grad_norm=0.5, epochs=3, minibatches=8, clip=0.2,
-           value_coef=0.5, entropy_coef=0.01),
+           value_coef=0.5, entropy_coef=0.01, bf16=True),
     Preset("laptop", encoder="nature", channels=(32, 64, 64), blocks=0, hidden=(512,), layer_norm=False,
            embedding=0, num_envs=8, rollout_steps=256,                      # network: Mnih et al. 2015
            gamma=0.95, gae_lambda=0.65, learning_rate=3e-4, max_grad_norm=0.5, epochs=3, minibatches=8, clip=0.2,
-           value_coef=0.5, entropy_coef=0.01),                              # the rest: Moon et al. 2023
+           value_coef=0.5, entropy_coef=0.01, bf16=True),                              # the rest: Moon et al. 2023
     Preset("symbols", encoder="grids", channels=(32,), blocks=0, hidden=(256, 256), layer_norm=False,
            embedding=8, num_envs=16, rollout_steps=64,                      # network and sizes: tried on Crafter
            gamma=0.95, gae_lambda=0.65, learning_rate=7e-4, max_grad_norm=0.5, epochs=4, minibatches=4, clip=0.4,
-           value_coef=0.5, entropy_coef=0.01),                              # learning rate, epochs, clip too
+           value_coef=0.5, entropy_coef=0.01, bf16=True),                              # learning rate, epochs, clip too
 )}
 
 # %% ../../nbs/40_agent.networks.ipynb #91811db8
@@ -216,7 +218,32 @@ def _windows(cells: int) -> tuple[int, int]:
     border = 0 if cells % 4 == 3 else 1
     return border, (cells + 2 * border - 3) // 2 + 1
 
-# %% ../../nbs/40_agent.networks.ipynb #b47218b7
+# %% ../../nbs/40_agent.networks.ipynb #278b4eea
+class Windows(nn.Module):
+    "Grids of ids to zeros and ones: which id stands in each of the 9 cells of each window."
+
+    def __init__(self, shape: tuple[int, int], ids: int):     # ids: how many a grid may have at most
+        super().__init__()
+        self.shape, self.ids = shape, ids
+        self.borders, self.numbers = zip(*(_windows(cells) for cells in shape), strict=True)
+        self.count = self.numbers[0] * self.numbers[1]
+        self.register_buffer("cells", torch.empty(9 * self.count, dtype=torch.int64), persistent=False)
+        self.register_buffer("ones", torch.empty(ids + 1, ids), persistent=False)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        rows, columns = self.shape
+        cells = F.pad(torch.arange(rows * columns).view(self.shape), (self.borders[1],) * 2 + (self.borders[0],) * 2,
+                      value=rows * columns)                   # a number for all that is beyond the border
+        self.cells.copy_(cells.unfold(0, 3, 2).unfold(1, 3, 2).reshape(-1))
+        self.ones.zero_().fill_diagonal_(1)
+
+    def forward(self, grids: list[Tensor], dtype: torch.dtype) -> Tensor:
+        "Grids (B, rows, columns) to (B · windows, 9 · grids · ids) of that type."
+        ones = self.ones.to(dtype)
+        seen = [F.embedding(F.pad(grid.flatten(1).int(), (0, 1), value=self.ids), ones) for grid in grids]
+        return torch.cat(seen, 2).index_select(1, self.cells).view(len(grids[0]) * self.count, -1)
+
+# %% ../../nbs/40_agent.networks.ipynb #bb8b82e9
 class Symbols(nn.Module):
     "The encoder of `symbols`: a dictionary of grids and vectors to features."
 
@@ -229,10 +256,11 @@ class Symbols(nn.Module):
         self.embeddings = nn.ModuleList(
             nn.Embedding(int(space[name].high.max()) + 1, preset.embedding) for group in self.grids for name in group)
         self.looks, self.maps, channels, width = nn.ModuleList(), nn.ModuleList(), preset.channels[0], preset.hidden[0]
+        self.windows = nn.ModuleList()
         for shape, group in zip(shapes, self.grids, strict=True):
-            (top, rows), (left, columns) = (_windows(cells) for cells in shape)
-            self.looks.append(Layer(nn.Conv2d(len(group) * preset.embedding, channels, 3, 2, (top, left))))
-            self.maps.append(nn.Linear(channels * rows * columns, width))
+            self.windows.append(Windows(shape, max(int(space[name].high.max()) + 1 for name in group)))
+            self.looks.append(nn.Conv2d(len(group) * preset.embedding, channels, 3))     # its weights; see `_table`
+            self.maps.append(nn.Linear(channels * self.windows[-1].count, width))
         self.highs = [high for name in self.vectors for high in space[name].high.reshape(-1).tolist()]
         self.register_buffer("scale", torch.empty(len(self.highs)), persistent=False)
         if self.vectors:
@@ -242,19 +270,34 @@ class Symbols(nn.Module):
     def initialise(self, generator: torch.Generator) -> None:
         for embedding in self.embeddings:
             nn.init.normal_(embedding.weight, generator=generator)
-        for linear in self.maps:
+        for linear in (*self.looks, *self.maps):
             fan_in_(linear, 1.0, generator)
         self.scale.copy_(1 / torch.tensor(self.highs))
 
     def forward(self, obs: dict[str, Tensor]) -> Tensor:
         embeddings, inputs = iter(self.embeddings), []
-        for look, group in zip(self.looks, self.grids, strict=True):
-            cells = torch.cat([next(embeddings)(obs[name].int()) for name in group], 3)      # (B, rows, columns, E)
-            inputs.append(look(cells.permute(0, 3, 1, 2)).flatten(1))
+        for windows, look, group in zip(self.windows, self.looks, self.grids, strict=True):
+            table = _table([next(embeddings).weight for _ in group], look.weight, windows.ids)
+            seen = windows([obs[name] for name in group], _product_dtype(table))
+            inputs.append(F.relu(F.linear(seen, table, look.bias)).view(-1, windows.count * len(table)))
         if self.vectors:
             numbers = [obs[name].flatten(1) if obs[name].ndim > 1 else obs[name][:, None] for name in self.vectors]
             inputs.append(torch.cat(numbers, 1).float() * self.scale)
         return self.dense(F.relu(sum(linear(x) for linear, x in zip(self.maps, inputs, strict=True))))
+
+
+def _table(embeddings: list[Tensor], kernel: Tensor, ids: int) -> Tensor:
+    "What each id of each grid adds in each place of a window, (channels, 9 · grids · ids)."
+    kernels = kernel.chunk(len(embeddings), 1)                                       # (channels, E, 3, 3) per grid
+    rows = [torch.einsum("ie,cep->cpi", F.pad(embedding, (0, 0, 0, ids - len(embedding))), part.flatten(2))
+            for embedding, part in zip(embeddings, kernels, strict=True)]
+    return torch.cat(rows, 2).flatten(1)
+
+
+def _product_dtype(tensor: Tensor) -> torch.dtype:
+    "The type in which a matrix product is computed just now."
+    kind = tensor.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype
 
 # %% ../../nbs/40_agent.networks.ipynb #b7330384
 def _readable(name: str, space: spaces.Space) -> None:
@@ -308,7 +351,17 @@ class ReturnNorm(nn.Module):
         mean = self.sum / weight
         return mean, (self.sum_of_squares / weight - mean.square()).clamp(min=self.smallest_variance).sqrt()
 
-# %% ../../nbs/40_agent.networks.ipynb #27198b6c
+# %% ../../nbs/40_agent.networks.ipynb #38adee74
+@functools.cache
+def has_bf16(
+    kind: str,   # of device: "cpu", "cuda", …
+) -> bool:
+    "Whether this machine multiplies bfloat16 matrices in hardware."
+    if kind == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return kind == "cpu" and getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)()
+
+# %% ../../nbs/40_agent.networks.ipynb #9549bd29
 class Policy(nn.Module):
     "A network that reads observations and gives logits of actions and the expected return."
 
@@ -322,6 +375,7 @@ class Policy(nn.Module):
         super().__init__()
         if not isinstance(action_space, spaces.Discrete) or action_space.start != 0:
             raise ValueError(f"actions must be Discrete and count from 0, not {action_space}")
+        self.bf16 = preset.bf16
         with torch.device("meta"):
             self.encoder = make_encoder(preset, observation_space)
             self.actor = nn.Linear(preset.hidden[-1], int(action_space.n))
@@ -335,7 +389,10 @@ class Policy(nn.Module):
         obs: Tensor | dict[str, Tensor],  # a batch, as `as_tensors` gives it
     ) -> tuple[Tensor, Tensor]:           # logits (B, A), value (B,) in the game's own units; float32
         "What it would do, and what it expects."
-        features = self.encoder(obs)
+        kind = self.actor.weight.device.type
+        with torch.autocast(kind, torch.bfloat16, enabled=self.bf16 and has_bf16(kind)):
+            features = self.encoder(obs)
+        features = features.float()
         mean, std = self.returns.mean_std()
         return self.actor(features), mean + std * self.critic(features).squeeze(1)
 

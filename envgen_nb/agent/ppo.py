@@ -33,15 +33,16 @@ def _check_finite(hint: str, **tensors: Tensor) -> None:
         if not bool(torch.isfinite(tensor).all()):
             raise NotFiniteError(f"{name.replace('_', ' ')} not finite: {hint}")
 
-# %% ../../nbs/41_agent.ppo.ipynb #009b6d96
+# %% ../../nbs/41_agent.ppo.ipynb #a2062b0f
 def sample(
     logits: Tensor,              # (N, A) float32
-    generator: torch.Generator,  # on the CPU
+    uniforms: Tensor,            # (N,) float32 in [0, 1), on the CPU
 ) -> tuple[Tensor, Tensor]:      # actions (N,) int64 and their log probabilities (N,) float32, on the CPU
     "Draw an action for each row from softmax(logits)."
     log_probs = logits.float().cpu().log_softmax(1)
     _check_finite("the policy's output broke; look at the rewards and at the learning rate", logits=log_probs)
-    actions = torch.multinomial(log_probs.exp(), 1, generator=generator)
+    ends = log_probs.exp().cumsum(1)                                # of each action's part of the line
+    actions = torch.searchsorted(ends, uniforms[:, None], right=True).clamp_(max=logits.shape[1] - 1)
     return actions[:, 0], log_probs.gather(1, actions)[:, 0]
 
 # %% ../../nbs/41_agent.ppo.ipynb #9131badc
@@ -88,7 +89,7 @@ def _copy_to(stored: Any, t: int, obs: Any) -> None:
         target, value = (stored[name], obs[name]) if isinstance(stored, dict) else (stored, obs)
         target[t].copy_(torch.from_numpy(value))
 
-# %% ../../nbs/41_agent.ppo.ipynb #50bd725c
+# %% ../../nbs/41_agent.ppo.ipynb #a6664cdf
 @dataclass(frozen=True)
 class Episodes:
     "E finished episodes, in the order of their ends."
@@ -112,12 +113,10 @@ class Episodes:
 
 def _ended(info: dict[str, Any]) -> list[Episodes]:
     "The episodes that a step's infos report, copied: the environment may use its arrays again."
-    if "episode" not in info:
-        return []
     episode, mask = info["episode"], info["_episode"]
     return [Episodes(*(np.array(episode[key][mask]) for key in ("return", "length", "unlocked", "world")))]
 
-# %% ../../nbs/41_agent.ppo.ipynb #1888c21a
+# %% ../../nbs/41_agent.ppo.ipynb #f4e945f0
 @torch.inference_mode()
 def rollout(
     policy: Policy,
@@ -128,23 +127,25 @@ def rollout(
 ) -> tuple[Any, Episodes, dict[str, float]]:  # the observations after it; finished episodes; seconds by kind of work
     "Play as many steps as the storage holds."
     ended, seconds, device = [], {"simulate": 0.0, "act": 0.0}, storage.actions.device
+    uniforms = torch.rand(storage.actions.shape, generator=generator)
+    storage.truncated.zero_(), storage.final_values.zero_()
     for t in range(len(storage.actions)):
         begin = time.perf_counter()
         _copy_to(storage.obs, t, obs)
         logits, storage.values[t] = policy(_at(storage.obs, t))
-        actions, log_probs = sample(logits, generator)
+        actions, log_probs = sample(logits, uniforms[t])
         storage.actions[t], storage.log_probs[t] = actions, log_probs
         acted = time.perf_counter()
         obs, rewards, terminated, truncated, info = venv.step(actions.numpy())
         stepped = time.perf_counter()
-        cut = truncated & ~terminated
-        storage.rewards[t] = torch.from_numpy(rewards)
-        storage.terminated[t], storage.truncated[t] = torch.from_numpy(terminated), torch.from_numpy(cut)
-        storage.final_values[t] = 0
-        if cut.any():
-            last = as_tensors(_at(info["final_obs"], cut), device)
-            storage.final_values[t, storage.truncated[t]] = policy(last)[1]
-        ended += _ended(info)
+        storage.rewards[t], storage.terminated[t] = torch.from_numpy(rewards), torch.from_numpy(terminated)
+        if "episode" in info:
+            ended += _ended(info)
+            cut = truncated & ~terminated
+            storage.truncated[t] = torch.from_numpy(cut)
+            if cut.any():
+                last = as_tensors(_at(info["final_obs"], cut), device)
+                storage.final_values[t, storage.truncated[t]] = policy(last)[1]
         seconds["simulate"] += stepped - acted
         seconds["act"] += acted - begin + time.perf_counter() - stepped
     storage.values[-1] = policy(as_tensors(obs, device))[1]
@@ -207,7 +208,7 @@ def _descend(policy: Policy, optimizer: torch.optim.Optimizer, loss: Tensor, max
     optimizer.step()
     return grad_norm
 
-# %% ../../nbs/41_agent.ppo.ipynb #70647b0d
+# %% ../../nbs/41_agent.ppo.ipynb #2a93e3d8
 def update(
     policy: Policy,
     optimizer: torch.optim.Optimizer,
@@ -224,11 +225,12 @@ def update(
     advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
     rows = {"actions": s.actions, "log_probs": s.log_probs, "advantages": advantages, "returns": returns}
     flat = {name: value.flatten(0, 1) for name, value in rows.items()} | {"obs": _map(lambda o: o.flatten(0, 1), s.obs)}
-    stats = []
+    stats, size = [], returns.numel() // preset.minibatches
     for _ in range(preset.epochs):
         order = torch.randperm(returns.numel(), generator=generator).to(returns.device)
-        for chosen in order.view(preset.minibatches, -1):
-            batch = {name: _at(value, chosen) for name, value in flat.items()}
+        shuffled = {name: _at(value, order) for name, value in flat.items()}
+        for end in range(size, len(order) + 1, size):
+            batch = {name: _at(value, slice(end - size, end)) for name, value in shuffled.items()}
             policy.returns.update(batch["returns"])
             loss, parts = ppo_loss(policy, batch, preset)
             parts["grad_norm"] = _descend(policy, optimizer, loss, preset.max_grad_norm)
@@ -245,7 +247,7 @@ def _generators(seed: int) -> tuple[torch.Generator, ...]:
     "Independent generators on the CPU for weights, actions and minibatches, all from one seed."
     return tuple(torch.Generator().manual_seed(int(s)) for s in np.random.SeedSequence(seed).generate_state(3))
 
-# %% ../../nbs/41_agent.ppo.ipynb #28c1030c
+# %% ../../nbs/41_agent.ppo.ipynb #b5cf7a72
 class Agent:
     "A policy and everything it needs to learn."
 
@@ -270,7 +272,7 @@ class Agent:
     ) -> np.ndarray:                                # (N,) int64
         "Draw actions from the policy."
         logits, _ = self.policy(as_tensors(obs, self.device))
-        return sample(logits, generator or self.act_generator)[0].numpy()
+        return sample(logits, torch.rand(len(logits), generator=generator or self.act_generator))[0].numpy()
 
     def state_dict(self) -> dict[str, Any]:
         "A copy of all that is needed to go on: tensors and plain data."
