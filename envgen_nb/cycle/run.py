@@ -145,7 +145,7 @@ class _Walk:
         "A seed of its own for each purpose, all from the run's one seed."
         return int(np.random.SeedSequence((self.settings.seed, *path)).generate_state(1)[0] >> 1)
 
-# %% ../../nbs/52_cycle.run.ipynb #c576046f
+# %% ../../nbs/52_cycle.run.ipynb #64790ebe
 def _open(run: RunFolder, on_text: Callable[[str], None] | None) -> _Walk:
     "Everything that a run needs, as it was at its last checkpoint or at the very start."
     settings, preset = run.settings, get_preset(run.settings.agent)
@@ -251,7 +251,7 @@ def _accept(run: RunFolder, part: str, designs: Any) -> Accepted:
     write_json(run.path / part / "worlds.json", [world.settings() for world in worlds])
     return Accepted(part, tuple(purposes), tuple(worlds))
 
-# %% ../../nbs/52_cycle.run.ipynb #e655b2b5
+# %% ../../nbs/52_cycle.run.ipynb #29e8cf08
 def _make_venv(walk: _Walk, index: int, stage: Stage) -> Any:
     "The sub-environments of a stage: the designed worlds, all at once, or the original game."
     worlds = walk.run.worlds(stage.name) if stage.phase == "worlds" else []
@@ -266,12 +266,13 @@ def _train(walk: _Walk, index: int, stage: Stage) -> Iterator[Event]:
     cut_metrics(walk.run, stage.name, stage.phase, walk.rollouts)
     with contextlib.closing(_make_venv(walk, index, stage)) as venv:
         observation = venv.set_state(walk.venv_states) if walk.rollouts else venv.reset()[0]
-        meter, saved = _Meter(walk, index), time.monotonic()
+        meter, saved, trained = _Meter(walk, index), time.monotonic(), time.perf_counter()
         try:
             for rollout in range(walk.rollouts, total):
-                reports = []
+                reports, logged = [], time.perf_counter() - trained
                 observation = train(walk.agent, venv, batch, obs=observation, callback=reports.append)
-                _log_rollout(walk, stage, rollout, reports[0])
+                trained = time.perf_counter()
+                _log_rollout(walk, stage, rollout, reports[0], logged)
                 walk.rollouts = rollout + 1
                 if time.monotonic() - saved > CHECKPOINT_SECONDS and rollout + 1 < total:
                     _save(walk, index, rollout + 1, venv)
@@ -282,14 +283,16 @@ def _train(walk: _Walk, index: int, stage: Stage) -> Iterator[Event]:
             raise
     _save(walk, index + 1, 0)
 
-# %% ../../nbs/52_cycle.run.ipynb #0a745d23
-def _log_rollout(walk: _Walk, stage: Stage, rollout: int, report: Report) -> None:
-    "One line in metrics.jsonl with every finished episode, and the curves for TensorBoard."
-    episodes = report.episodes
+# %% ../../nbs/52_cycle.run.ipynb #63198f82
+def _log_rollout(walk: _Walk, stage: Stage, rollout: int, report: Report, logged: float) -> None:
+    """One line in metrics.jsonl with every finished episode, and the curves for TensorBoard.
+
+    `logged` seconds went by between the rollout before and this one: into logs, checkpoints, and whoever listens."""
+    episodes, seconds = report.episodes, report.seconds | {"log": logged}
     record = {
         "phase": stage.phase, "rollout": rollout, "step": walk.agent.steps,
         "metrics": {name: value if math.isfinite(value) else None for name, value in report.metrics.items()},
-        "seconds": {name: round(value, 4) for name, value in report.seconds.items()},
+        "seconds": {name: round(value, 4) for name, value in seconds.items()},
         "episodes": {"return": episodes.returns.round(4).tolist(), "length": episodes.lengths.tolist(),
                      "world": episodes.worlds.tolist(),
                      "unlocked": [np.flatnonzero(row).tolist() for row in episodes.unlocked]}}
