@@ -103,17 +103,20 @@ def _report(args: argparse.Namespace) -> int:
     print(write_report(RunFolder(args.run), args.out))
     return 0
 
-# %% ../nbs/71_cli.ipynb #7c39ce0c
+# %% ../nbs/71_cli.ipynb #dc538793
 def _bench(args: argparse.Namespace) -> int:
-    "Time the simulators on this machine."
-    from envgen_nb.bench import bench_sim
-    if args.json:
-        print(json.dumps(bench_sim(args.quick)))
+    "Time the simulators or the trainer on this machine."
+    if args.what == "sim":
+        from envgen_nb.bench import bench_sim as bench
     else:
-        bench_sim(args.quick, lambda line: print(line, flush=True))
+        from envgen_nb.bench_train import bench_train as bench
+    if args.json:
+        print(json.dumps(bench(args.quick)))
+    else:
+        bench(args.quick, lambda line: print(line, flush=True))
     return 0
 
-# %% ../nbs/71_cli.ipynb #19c43d1a
+# %% ../nbs/71_cli.ipynb #20afe0cb
 def _command(commands: argparse._SubParsersAction, name: str, act: Callable, text: str) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text)
     parser.set_defaults(act=act)
@@ -139,7 +142,7 @@ def build_parser() -> argparse.ArgumentParser:
     report.add_argument("run", help="the run folder")
     report.add_argument("--out", help="where; default: report.html in the run folder")
     bench = _command(commands, "bench", _bench, "how fast it is on this machine, beside what it replaces")
-    bench.add_argument("what", choices=["sim"], help="sim: the simulators")
+    bench.add_argument("what", choices=["sim", "train"], help="sim: the simulators; train: the trainer")
     bench.add_argument("--quick", action="store_true", help="less than a minute, and less exact")
     bench.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     _add_world_commands(commands)

@@ -156,12 +156,18 @@ def dense(
         inputs = width
     return nn.Sequential(*layers)
 
-# %% ../../nbs/40_agent.networks.ipynb #9a471c33
+# %% ../../nbs/40_agent.networks.ipynb #6c2c9ce4
+def _product_dtype(kind: str) -> torch.dtype:
+    "The type in which matrix products are computed just now on that kind of device: see `Policy.forward`."
+    half = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.get_autocast_dtype(kind) if half else torch.float32
+
+
 class Picture(nn.Module):
     "Bytes (B, H, W, 3) to numbers (B, 3, H, W) from 0 to 1."
 
     def forward(self, obs: Tensor) -> Tensor:
-        return obs.permute(0, 3, 1, 2).float() / 255
+        return obs.permute(0, 3, 1, 2).to(_product_dtype(obs.device.type)).div_(255)
 
 
 def _flat(layers: list[nn.Module], shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
@@ -243,7 +249,7 @@ class Windows(nn.Module):
         seen = [F.embedding(F.pad(grid.flatten(1).int(), (0, 1), value=self.ids), ones) for grid in grids]
         return torch.cat(seen, 2).index_select(1, self.cells).view(len(grids[0]) * self.count, -1)
 
-# %% ../../nbs/40_agent.networks.ipynb #bb8b82e9
+# %% ../../nbs/40_agent.networks.ipynb #02d723bd
 class Symbols(nn.Module):
     "The encoder of `symbols`: a dictionary of grids and vectors to features."
 
@@ -278,7 +284,7 @@ class Symbols(nn.Module):
         embeddings, inputs = iter(self.embeddings), []
         for windows, look, group in zip(self.windows, self.looks, self.grids, strict=True):
             table = _table([next(embeddings).weight for _ in group], look.weight, windows.ids)
-            seen = windows([obs[name] for name in group], _product_dtype(table))
+            seen = windows([obs[name] for name in group], _product_dtype(table.device.type))
             inputs.append(F.relu(F.linear(seen, table, look.bias)).view(-1, windows.count * len(table)))
         if self.vectors:
             numbers = [obs[name].flatten(1) if obs[name].ndim > 1 else obs[name][:, None] for name in self.vectors]
@@ -292,12 +298,6 @@ def _table(embeddings: list[Tensor], kernel: Tensor, ids: int) -> Tensor:
     rows = [torch.einsum("ie,cep->cpi", F.pad(embedding, (0, 0, 0, ids - len(embedding))), part.flatten(2))
             for embedding, part in zip(embeddings, kernels, strict=True)]
     return torch.cat(rows, 2).flatten(1)
-
-
-def _product_dtype(tensor: Tensor) -> torch.dtype:
-    "The type in which a matrix product is computed just now."
-    kind = tensor.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype
 
 # %% ../../nbs/40_agent.networks.ipynb #b7330384
 def _readable(name: str, space: spaces.Space) -> None:
