@@ -6,12 +6,17 @@ import sys
 from pathlib import Path
 
 
-def test_bench_sim_prints_one_json_object():
-    done = subprocess.run([Path(sys.executable).parent / "envgen", "bench", "sim", "--quick", "--json"],
+def bench(what: str) -> dict:
+    done = subprocess.run([Path(sys.executable).parent / "envgen", "bench", what, "--quick", "--json"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert {"system", "processor", "cores", "versions"} <= set(found["machine"])
+    return found
+
+
+def test_bench_sim_prints_one_json_object():
+    found = bench("sim")
     kinds = {(row["obs"], row["num_envs"], row["num_threads"]) for row in found["rows"]}
     assert {("pixels", 64, 1), ("symbols", 64, 1), ("symbols, noise=False", 64, 1)} <= kinds
     for row in found["rows"]:
@@ -21,3 +26,12 @@ def test_bench_sim_prints_one_json_object():
     assert [part["part"] for part in found["parts"]] == ["new world", "reset", "picture by day", "picture at night"]
     assert all(part["microseconds"] < part["stock_microseconds"] for part in found["parts"])
     assert found["starts"]["cached"] > 0
+
+
+def test_bench_train_prints_one_json_object():
+    rows = {row["preset"]: row for row in bench("train")["rows"]}
+    assert {"symbols", "pixels, float32"} <= set(rows) <= {"symbols", "pixels, float32", "pixels, bfloat16"}
+    for row in rows.values():
+        assert row["device"] == "cpu" and set(row["split"]) == {"simulate", "act", "learn"}
+        assert 0.5 < sum(row["split"].values()) < 1.05
+        assert abs(row["ratio"] - row["steps_per_s"] / row["reference_steps_per_s"]) < 0.01 * row["ratio"] + 0.05
