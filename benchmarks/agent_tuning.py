@@ -14,21 +14,20 @@ import collections
 import json
 import math
 import multiprocessing
-import time
 from pathlib import Path
 
 import numpy as np
 import torch
+from agent_learning import learn, play
+from scipy.stats import sem
+from scipy.stats import t as student
 
-from envgen_nb.agent.evaluate import evaluate
 from envgen_nb.agent.networks import get_preset
-from envgen_nb.agent.ppo import Agent, Episodes, train
+from envgen_nb.agent.ppo import Episodes
 from envgen_nb.files import append_jsonl
-from envgen_nb.world import get_simulator, make_vec
+from envgen_nb.world import get_simulator
 
 RESULTS = Path(__file__).with_suffix(".jsonl")
-EVALUATION_SEED = 1_000_000     # base seed of the evaluation's episodes: far from those of training
-T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}     # Student's t, by seeds
 
 
 def score(unlocked: np.ndarray) -> float:
@@ -40,27 +39,19 @@ def score(unlocked: np.ndarray) -> float:
 def run(name: str, changes: dict, seed: int, steps: int) -> dict:
     "One agent from the beginning to the end of its training."
     torch.set_num_threads(1)
-    preset, episodes, seconds = get_preset(name, **changes), [], collections.Counter()
-
-    def count(report) -> None:
-        episodes.append(report.episodes)
-        seconds.update(report.seconds)
-
-    venv, started = make_vec("crafter", num_envs=preset.num_envs, seed=seed, obs=preset.obs), time.perf_counter()
-    agent = Agent(preset, venv.single_observation_space, venv.single_action_space, seed)
-    train(agent, venv, steps, callback=count)
-    took, played = time.perf_counter() - started, Episodes.join(episodes)
-    tested = evaluate(agent, make_vec("crafter", num_envs=300, seed=EVALUATION_SEED, obs=preset.obs, episodes=1), 3,
-                      EVALUATION_SEED)
+    episodes = []
+    agent, seconds = learn(get_preset(name, **changes), seed, steps, lambda report: episodes.append(report.episodes))
+    played, tested = Episodes.join(episodes), play(agent, 300)
     return {"preset": name, "changes": changes, "seed": seed, "steps": agent.steps,
             "score_training": round(score(played.unlocked), 2), "score_policy": round(score(tested.unlocked), 2),
-            "return_policy": round(float(tested.returns.mean()), 2), "steps_per_s": round(agent.steps / took),
+            "return_policy": round(float(tested.returns.mean()), 2),
+            "steps_per_s": round(agent.steps / sum(seconds.values())),
             "seconds": {kind: round(value, 1) for kind, value in seconds.items()}}
 
 
 def interval(values: list[float]) -> str:
     "Mean and 95% interval."
-    half = T95.get(len(values), 1.96) * np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    half = student.ppf(0.975, len(values) - 1) * sem(values) if len(values) > 1 else math.nan
     return f"{np.mean(values):5.1f} ± {half:4.1f}"
 
 
