@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['our_speed', 'StockCrafter', 'reference_speed', 'train_presets', 'bench_train']
 
-# %% ../nbs/73_bench_train.ipynb #2026ecb5
+# %% ../nbs/73_bench_train.ipynb #a2d0d298
 import contextlib
 import time
 from collections import Counter
@@ -19,8 +19,9 @@ from gymnasium import spaces
 
 from .agent.networks import Preset, get_preset, has_bf16, make_encoder
 from .agent.ppo import Agent, Report, train
+from .bench import stock_env
 from .crafter.env import observation_space
-from .crafter.reference import ACTIONS, Game
+from .crafter.reference import ACTIONS
 from .crafter.symbols import symbols
 from .files import machine
 from .world import make_vec
@@ -50,12 +51,12 @@ def our_speed(
     took = time.perf_counter() - begun
     return counted / took, {kind: round(value / took, 3) for kind, value in split.items()}
 
-# %% ../nbs/73_bench_train.ipynb #ca19f23d
+# %% ../nbs/73_bench_train.ipynb #79b32c6a
 class StockCrafter(gymnasium.Env):
     "The unmodified `crafter` package as a gymnasium environment."
 
     def __init__(self, obs: str, seed: int):
-        self._game = Game.__mro__[2](seed=seed)          # the package's own class
+        self._game = stock_env(seed)
         self._symbols = obs == "symbols"
         self.observation_space, self.action_space = observation_space(obs), spaces.Discrete(len(ACTIONS))
 
