@@ -6,7 +6,7 @@
 __all__ = ['BOARD', 'VIEWS', 'PIXELS', 'MATERIAL', 'OBJECT', 'INVENTORY', 'DAYLIGHT', 'EYE', 'DESK', 'MOST_SPARE', 'SPARE',
            'NOT_ASKED_FOR', 'ASKED_FOR', 'READY', 'STEP', 'BEGIN', 'LOOK', 'WORK_ON', 'FINISH', 'SERVE', 'NEW_WORLD',
            'ADVANCE', 'SKIP', 'array_at', 'Tables', 'Tools', 'make_tools', 'tables', 'pack', 'unpack', 'Views', 'Place',
-           'play', 'Limits', 'Batch', 'prepare']
+           'play', 'Limits', 'lay_desk', 'Batch', 'prepare']
 
 # %% ../../../nbs/17j_crafter.fast.batch.ipynb #d349c7e0
 import functools
@@ -191,10 +191,19 @@ def _place(desks: np.ndarray, flags: np.ndarray, ready: np.ndarray, ring: np.nda
                  array_at(desk.spares, count, SPARE), _views(desk, desk.now), _views(desk, desk.final),
                  flags, ready, ring, tables)
 
-# %% ../../../nbs/17j_crafter.fast.batch.ipynb #2e1af4e7
+# %% ../../../nbs/17j_crafter.fast.batch.ipynb #ea5628f7
+@inner
+def _tell(game: np.void, told: np.void) -> None:
+    "Write where a game stands."
+    copy(told.achievements, game.achievements)
+    told.position[0], told.position[1] = game.x[1], game.y[1]
+    for item in range(len(ITEMS)):
+        told.inventory[item] = game.inventory[item]
+
+
 @inner
 def _look(place: Place, i: int, views: Views, tools: Tools) -> None:
-    "Look at a game, once, and write what is seen."
+    "Look at a game, once: write what is seen, and where the game stands."
     game, eye = place.games[i], place.eyes[i]
     if game.daylight < 0.5:
         copy(eye.words, game.words)
@@ -205,15 +214,7 @@ def _look(place: Place, i: int, views: Views, tools: Tools) -> None:
         skip_night(game)
     if len(views.material):
         see(game, views.material[i].row, views.object[i].row, views.inventory[i].row, views.daylight[i].row)
-
-
-@inner
-def _tell(game: np.void, told: np.void) -> None:
-    "Write where a game stands."
-    copy(told.achievements, game.achievements)
-    told.position[0], told.position[1] = game.x[1], game.y[1]
-    for item in range(len(ITEMS)):
-        told.inventory[item] = game.inventory[item]
+    _tell(game, place.board[i])
 
 
 @inner
@@ -227,7 +228,7 @@ def _stay(now: Views, final: Views, i: int) -> None:
         copy(now.inventory[i].row, final.inventory[i].row)
         copy(now.daylight[i].row, final.daylight[i].row)
 
-# %% ../../../nbs/17j_crafter.fast.batch.ipynb #0c758ce9
+# %% ../../../nbs/17j_crafter.fast.batch.ipynb #c074977a
 @merged
 def _make_world(place: Place, i: int, game: np.void, seed: int, tools: Tools) -> None:
     "Make a world by the rules of game i."
@@ -257,9 +258,8 @@ def _begin(place: Place, i: int, tools: Tools) -> None:
         _make_world(place, i, game, told.seed, tools)
     game.episode += 1
     _look(place, i, place.now, tools)
-    _tell(game, told)
 
-# %% ../../../nbs/17j_crafter.fast.batch.ipynb #698d7ea0
+# %% ../../../nbs/17j_crafter.fast.batch.ipynb #2aa49d93
 @merged
 def _step(place: Place, i: int, tools: Tools) -> None:
     "One step of a game."
@@ -273,7 +273,6 @@ def _step(place: Place, i: int, tools: Tools) -> None:
     told.terminated, told.truncated = died, over and not died
     ended = died or over
     _look(place, i, place.final if ended else place.now, tools)
-    _tell(game, told)
     if ended:
         _end(place, i, tools)
 
@@ -357,7 +356,7 @@ def play(command, argument, desks, flags, ready, ring, lights, stamps, middle, p
         skip_night(place.games[0])
     return 1 if command >= SERVE or wait_for_others(flags) else 0
 
-# %% ../../../nbs/17j_crafter.fast.batch.ipynb #578f3a86
+# %% ../../../nbs/17j_crafter.fast.batch.ipynb #040b9c7f
 class Limits(NamedTuple):
     "How long episodes are, how many there are (0: no end), and whether symbols keep the stock random stream."
     length: int
@@ -365,6 +364,27 @@ class Limits(NamedTuple):
     noise: bool
 
 
+def lay_desk(
+    arrays: dict[str, np.ndarray],      # games, eyes, board, rules, spares
+    now: dict[str, np.ndarray],         # where observations go, by part
+    final: dict[str, np.ndarray],       # where the last ones of episodes go
+    limits: Limits,
+    num_threads: int,
+) -> np.ndarray:                        # (1,) of dtype DESK
+    "A desk with these arrays on it. It does not keep them alive."
+    desk, count, alone = np.zeros(1, DESK), len(arrays["games"]), num_threads == 1
+    for name, array in arrays.items():
+        desk[name] = array.ctypes.data
+    for name, parts in (("now", now), ("final", final)):
+        desk[name] = [parts[part].ctypes.data if part in parts else 0 for part in VIEWS]
+    desk["count"], desk["worlds"] = count, len(arrays["rules"])
+    desk["pixels"], desk["symbols"] = count * ("pixels" in now), count * ("material" in now)
+    desk["length"], desk["quota"], desk["noise"] = limits
+    desk["chunk"] = count if alone else max(1, min(16, count // (16 * num_threads)))
+    desk["ahead"] = -(-count // 32) if alone else 0
+    return desk
+
+# %% ../../../nbs/17j_crafter.fast.batch.ipynb #286ddf7a
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))      # let others run
 
 
@@ -372,7 +392,7 @@ def _serve(kept: tuple, *arguments: Any) -> None:
     "What a helper does when it is woken. The arrays of which it has only the addresses are `kept` meanwhile."
     play(SERVE, *arguments)
 
-# %% ../../../nbs/17j_crafter.fast.batch.ipynb #b382df1b
+# %% ../../../nbs/17j_crafter.fast.batch.ipynb #5b9c46de
 class Batch:
     "A number of games, and all that `play` needs for them."
 
@@ -388,30 +408,16 @@ class Batch:
         count, known = len(numbers), {world: k for k, world in enumerate(dict.fromkeys(numbers))}
         self.rules = np.stack([rules_of(world) for world in known])
         self.games, self.eyes, self.spares = np.zeros(count, GAME), np.zeros(count, EYE), np.zeros(count, SPARE)
-        self.board, self.now, self.final = np.zeros(count, BOARD), now, final
-        self.ready, self.ring, self.asked = np.zeros(count, np.int64), np.zeros(count, np.int64), 0
+        self.board, self.asked = np.zeros(count, BOARD), 0
+        self.ready, self.ring = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.games["seed"], self.board["world"] = seeds, [known[world] for world in numbers]
-        self.flags, self.desk = make_flags(num_threads), self._lay(limits, num_threads)
+        arrays = {name: getattr(self, name) for name in ("games", "eyes", "board", "rules", "spares")}
+        self.flags, self.desk = make_flags(num_threads), lay_desk(arrays, now, final, limits, num_threads)
         shared = self.desk, self.flags, self.ready, self.ring, *tables()
         self._arguments = *shared, *make_tools()
-        kept = self.rules, self.games, self.eyes, self.spares, self.board, now, final
+        self._kept = kept = arrays, now, final                    # the desk has only their addresses
         self.helpers = Helpers(self.flags, [functools.partial(_serve, kept, thread, *shared, *make_tools())
                                             for thread in range(1, num_threads)])
-
-    def _lay(self, limits: Limits, num_threads: int) -> np.ndarray:
-        "The desk."
-        desk, count = np.zeros(1, DESK), len(self.games)
-        for name in ("games", "eyes", "board", "rules", "spares"):
-            desk[name] = getattr(self, name).ctypes.data
-        for name, parts in (("now", self.now), ("final", self.final)):
-            desk[name] = [parts[part].ctypes.data if part in parts else 0 for part in VIEWS]
-        desk["count"], desk["worlds"] = count, len(self.rules)
-        desk["pixels"], desk["symbols"] = count * ("pixels" in self.now), count * ("material" in self.now)
-        desk["length"], desk["quota"], desk["noise"] = limits
-        alone = num_threads == 1
-        desk["chunk"] = count if alone else max(1, min(16, count // (16 * num_threads)))
-        desk["ahead"] = -(-count // 32) if alone else 0
-        return desk
 
     def ask(self, i: int, seed: int) -> None:
         "Game i's next world is to be made from this seed: when there is time, or when it is needed."

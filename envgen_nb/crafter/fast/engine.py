@@ -129,7 +129,7 @@ def _step_all(engine: Engine, items: None) -> None:
         for i in np.flatnonzero(ended).tolist():
             _ask(engine, i)
 
-# %% ../../../nbs/17k_crafter.fast.engine.ipynb #0ef16619
+# %% ../../../nbs/17k_crafter.fast.engine.ipynb #a31c43a6
 def _save(engine: Engine, items: None) -> list[bytes]:
     "Every sub-environment as bytes."
     batch = engine.batch
@@ -143,8 +143,6 @@ def _load(engine: Engine, records: Sequence[np.ndarray]) -> None:
         batch.games[i] = record
         board["finished"][i] = 0 < engine.plan.quota == record["played"]
         board["reward"][i], board["terminated"][i], board["truncated"][i] = 0.0, False, False
-        board["achievements"][i], board["inventory"][i] = record["achievements"], record["inventory"]
-        board["position"][i] = record["x"][1], record["y"][1]
         _ask(engine, i)
     batch.play(LOOK)
 
