@@ -6,7 +6,7 @@
 __all__ = ['FORMAT', 'Stage', 'stages', 'RunFolderError', 'RunFolder', 'create_run', 'change_limits', 'cut_metrics',
            'write_sheet']
 
-# %% ../../nbs/51_cycle.folder.ipynb #f249fc98
+# %% ../../nbs/51_cycle.folder.ipynb #6102f091
 import io
 import json
 import time
@@ -19,6 +19,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from ..agent.evaluate import Evaluation
+from ..agent.networks import get_device
 from .settings import RunSettings, make_settings
 from ..designer.prompt import load_templates, save_templates
 from ..designer.provider import Usage
@@ -128,7 +129,7 @@ def _read_info(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise RunFolderError(f"{path / 'run.json'} does not hold a run's settings: {error}") from None
 
-# %% ../../nbs/51_cycle.folder.ipynb #e0d9581b
+# %% ../../nbs/51_cycle.folder.ipynb #a965b2a2
 def create_run(
     settings: RunSettings,   # what decides the run
     path: str | Path,        # a folder that does not exist yet, or is empty
@@ -137,10 +138,11 @@ def create_run(
     path = Path(path)
     if path.exists() and any(path.iterdir()):
         raise RunFolderError(f"{path} is not empty; resume it if it is a run, or choose another folder")
+    get_device(settings.device)
     save_templates(load_templates(settings.templates), path / "templates")
     write_json(path / "run.json", {
         "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine(),
-        "threads": settings.threads or 1, "settings": settings.model_dump()})
+        "threads": settings.threads, "settings": settings.model_dump()})
     return RunFolder(path)
 
 # %% ../../nbs/51_cycle.folder.ipynb #c2f4007c

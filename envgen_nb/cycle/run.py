@@ -6,7 +6,7 @@
 __all__ = ['CHECKPOINT_SECONDS', 'Event', 'Started', 'Prompted', 'Replied', 'Rejected', 'Accepted', 'Training', 'Evaluating',
            'Evaluated', 'Finished', 'run_cycles']
 
-# %% ../../nbs/52_cycle.run.ipynb #c5b74874
+# %% ../../nbs/52_cycle.run.ipynb #e4dd6cb8
 import contextlib
 import dataclasses
 import math
@@ -24,7 +24,8 @@ from torch.utils.tensorboard import SummaryWriter
 from ..agent.checkpoint import load_checkpoint, save_checkpoint
 from ..agent.evaluate import Evaluation, evaluate
 from ..agent.networks import Preset, get_preset
-from ..agent.ppo import Agent, Report, num_rollouts, train
+from ..agent.ppo import Agent, NotFiniteError, Report, fastest_team, num_rollouts, train
+from ..agent.threads import Team, keep_memory
 from .folder import RunFolder, Stage, cut_metrics, stages, write_sheet
 from .settings import RunSettings
 from ..designer.design import Budget, conversation, design
@@ -119,7 +120,7 @@ class Finished(Event):
     "The run is complete."
     seconds: float            # of this session
 
-# %% ../../nbs/52_cycle.run.ipynb #686079c6
+# %% ../../nbs/52_cycle.run.ipynb #28470fd2
 CHECKPOINT_SECONDS = 30.0    # a killed run repeats at most this much work, plus one rollout
 
 
@@ -131,9 +132,11 @@ class _Walk:
     preset: Preset
     agent: Agent
     writer: SummaryWriter
+    team: Team
     on_text: Callable[[str], None] | None
     stage: int = 0                                # training stages behind us
     rollouts: int = 0                             # rollouts done in the present one
+    saved_step: int | None = None                 # of the agent in the last checkpoint
     venv_states: list[bytes] | None = None        # of the simulator at that moment
     seconds_per_evaluation: float = 0.0
 
@@ -145,7 +148,7 @@ class _Walk:
         "A seed of its own for each purpose, all from the run's one seed."
         return int(np.random.SeedSequence((self.settings.seed, *path)).generate_state(1)[0] >> 1)
 
-# %% ../../nbs/52_cycle.run.ipynb #64790ebe
+# %% ../../nbs/52_cycle.run.ipynb #2eaaf862
 def _open(run: RunFolder, on_text: Callable[[str], None] | None) -> _Walk:
     "Everything that a run needs, as it was at its last checkpoint or at the very start."
     settings, preset = run.settings, get_preset(run.settings.agent)
@@ -159,19 +162,28 @@ def _open(run: RunFolder, on_text: Callable[[str], None] | None) -> _Walk:
     if state:
         agent.load_state_dict(state["agent"])
     writer = SummaryWriter(run.path / "tensorboard", purge_step=agent.steps or None)
-    walk = _Walk(run, provider, preset, agent, writer, on_text)
+    walk = _Walk(run, provider, preset, agent, writer, _team(run, agent), on_text)
     if state:
-        walk.stage, walk.rollouts = state["stage"], state["rollouts"]
+        walk.stage, walk.rollouts, walk.saved_step = state["stage"], state["rollouts"], agent.steps
         walk.venv_states = [bytes(tensor.numpy()) for tensor in state["venv"]]
     return walk
 
-# %% ../../nbs/52_cycle.run.ipynb #3651a49d
+# %% ../../nbs/52_cycle.run.ipynb #5c1ea774
 def _save(walk: _Walk, stage: int, rollouts: int, venv: Any = None) -> None:
     "Write down the position and all that is needed to go on from it, in one step."
     walk.stage, walk.rollouts = stage, rollouts
     states = [torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in venv.get_state()] if venv else []
     save_checkpoint(walk.run.path / "checkpoint.pt", {
         "stage": stage, "rollouts": rollouts, "agent": walk.agent.state_dict(), "venv": states})
+    walk.saved_step = walk.agent.steps
+
+
+def _team(run: RunFolder, agent: Agent) -> Team:
+    "As many threads as the run has written down; they are counted when it starts."
+    if run.info["threads"] is None:
+        run.info["threads"] = fastest_team(agent)
+        write_json(run.path / "run.json", run.info)
+    return Team(run.info["threads"])
 
 # %% ../../nbs/52_cycle.run.ipynb #e0df6155
 def _prompt(walk: _Walk, cycle: int) -> str:
@@ -251,7 +263,7 @@ def _accept(run: RunFolder, part: str, designs: Any) -> Accepted:
     write_json(run.path / part / "worlds.json", [world.settings() for world in worlds])
     return Accepted(part, tuple(purposes), tuple(worlds))
 
-# %% ../../nbs/52_cycle.run.ipynb #29e8cf08
+# %% ../../nbs/52_cycle.run.ipynb #bd21aa49
 def _make_venv(walk: _Walk, index: int, stage: Stage) -> Any:
     "The sub-environments of a stage: the designed worlds, all at once, or the original game."
     worlds = walk.run.worlds(stage.name) if stage.phase == "worlds" else []
@@ -270,7 +282,7 @@ def _train(walk: _Walk, index: int, stage: Stage) -> Iterator[Event]:
         try:
             for rollout in range(walk.rollouts, total):
                 reports, logged = [], time.perf_counter() - trained
-                observation = train(walk.agent, venv, batch, obs=observation, callback=reports.append)
+                observation = train(walk.agent, venv, batch, obs=observation, team=walk.team, callback=reports.append)
                 trained = time.perf_counter()
                 _log_rollout(walk, stage, rollout, reports[0], logged)
                 walk.rollouts = rollout + 1
@@ -281,9 +293,18 @@ def _train(walk: _Walk, index: int, stage: Stage) -> Iterator[Event]:
         except GeneratorExit:
             _save(walk, index, walk.rollouts, venv)
             raise
+        except NotFiniteError as error:
+            raise NotFiniteError(_broken(walk, stage, error)) from error
     _save(walk, index + 1, 0)
 
-# %% ../../nbs/52_cycle.run.ipynb #63198f82
+# %% ../../nbs/52_cycle.run.ipynb #932f48ca
+def _broken(walk: _Walk, stage: Stage, error: NotFiniteError) -> str:
+    "What broke, where, and where to go on from."
+    back = f"checkpoint.pt, of step {walk.saved_step:,}" if walk.saved_step is not None else "the start of the run"
+    return (f"{stage.name}, {stage.phase}, step {walk.agent.steps:,}: {error}. The run goes on from {back}, if it is "
+            "resumed; if the same happens again, start one with another seed or preset.")
+
+
 def _log_rollout(walk: _Walk, stage: Stage, rollout: int, report: Report, logged: float) -> None:
     """One line in metrics.jsonl with every finished episode, and the curves for TensorBoard.
 
@@ -371,7 +392,7 @@ def _road(walk: _Walk) -> Iterator[Event]:
         yield from training_of("final")
         yield from _evaluate(walk, "final")
 
-# %% ../../nbs/52_cycle.run.ipynb #d632498f
+# %% ../../nbs/52_cycle.run.ipynb #8e995125
 def run_cycles(
     path: str | Path,                                # a folder made by `create_run`, new or stopped anywhere
     on_text: Callable[[str], None] | None = None,    # is given the designer's answer as it comes, where it streams
@@ -383,7 +404,7 @@ def run_cycles(
     `BudgetError`, `ProviderError` and `OSError` with what to do; after each the folder is as good as before.
     """
     run, start = RunFolder(path), time.monotonic()
-    with hold_folder(run.path), _torch_as(run):
+    with hold_folder(run.path), _torch_as(run.settings):
         walk = _open(run, on_text)
         try:
             resumed = bool(run.evaluations())
@@ -402,13 +423,14 @@ def _told(run: RunFolder, event: Event) -> Event:
     append_jsonl(run.path / "events.jsonl", {"time": round(time.time(), 2)} | event.record())
     return event
 
-# %% ../../nbs/52_cycle.run.ipynb #9368be39
+# %% ../../nbs/52_cycle.run.ipynb #4c930fea
 @contextlib.contextmanager
-def _torch_as(run: RunFolder) -> Iterator[None]:
-    "torch's process-wide switches as the run recorded them, and as they were afterwards."
+def _torch_as(settings: RunSettings) -> Iterator[None]:
+    "torch's process-wide switches as a run needs them, and as they were afterwards."
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    torch.set_num_threads(run.info["threads"])
-    if run.settings.deterministic:
+    torch.set_num_threads(1)
+    keep_memory()
+    if settings.deterministic:
         torch.use_deterministic_algorithms(True)
     try:
         yield

@@ -5,19 +5,19 @@
 # %% auto #0
 __all__ = ['RunSettings', 'SettingsError', 'make_settings', 'read_ini', 'load_settings']
 
-# %% ../../nbs/50_cycle.settings.ipynb #96c59af2
+# %% ../../nbs/50_cycle.settings.ipynb #758de85f
 import configparser
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..agent.networks import PRESETS
+from ..agent.networks import PRESETS, get_device
 from ..designer.prompt import load_templates
 from ..designer.provider import make_provider, provider_names, provider_options
 from ..world import get_simulator, simulators
 
-# %% ../../nbs/50_cycle.settings.ipynb #8d21c4c7
+# %% ../../nbs/50_cycle.settings.ipynb #a1745945
 class RunSettings(BaseModel):
     "What decides a run. Frozen; unknown names and wrong types are errors; `create_run` stores it with the run."
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
@@ -37,7 +37,7 @@ class RunSettings(BaseModel):
 
     agent: str = Field("symbols", description="preset of the agent: symbols, laptop or paper")
     device: str = Field("cpu", description="where the network runs: cpu, cuda or cuda:1")
-    threads: int | None = Field(None, ge=1, description="torch's threads; None: one, safe on a busy machine")
+    threads: int | None = Field(None, ge=1, description="threads that learn at once; None: measured at the start")
     deterministic: bool = Field(False, description="on a GPU: slower, but the same bits every time")
 
     designer: str = Field("offline", description="who designs the worlds")
@@ -62,7 +62,7 @@ class RunSettings(BaseModel):
         _check_names(self)
         return self
 
-# %% ../../nbs/50_cycle.settings.ipynb #66f32555
+# %% ../../nbs/50_cycle.settings.ipynb #7e0ec540
 def _check_names(settings: RunSettings) -> None:
     "A `ValueError` for a game, vocabulary, preset, device or designer that does not exist."
     if settings.simulator not in simulators():
@@ -77,6 +77,11 @@ def _check_names(settings: RunSettings) -> None:
         raise ValueError(f"designer: none is called {settings.designer!r}; known: {', '.join(provider_names())}")
     make_provider(settings.designer, **settings.designer_options)
     load_templates(settings.templates)
+    get_device(settings.device, must_exist=False)
+    most = 1 if settings.device != "cpu" else PRESETS[settings.agent].pieces
+    if (settings.threads or 1) > most:
+        raise ValueError(f"threads: {settings.agent} on {settings.device} has work for {most} at once, not for "
+                         f"{settings.threads}; leave it empty to have it measured")
     if settings.llm_steps and settings.num_worlds > PRESETS[settings.agent].num_envs:
         raise ValueError(f"num_worlds: {settings.num_worlds} worlds do not fit into the "
                          f"{PRESETS[settings.agent].num_envs} sub-environments in which {settings.agent} trains")
