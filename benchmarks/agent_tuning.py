@@ -24,6 +24,7 @@ from scipy.stats import t as student
 
 from envgen_nb.agent.networks import get_preset
 from envgen_nb.agent.ppo import Episodes
+from envgen_nb.agent.threads import keep_memory
 from envgen_nb.files import append_jsonl
 from envgen_nb.world import get_simulator
 
@@ -39,6 +40,7 @@ def score(unlocked: np.ndarray) -> float:
 def run(name: str, changes: dict, seed: int, steps: int) -> dict:
     "One agent from the beginning to the end of its training."
     torch.set_num_threads(1)
+    keep_memory()
     episodes = []
     agent, seconds = learn(get_preset(name, **changes), seed, steps, lambda report: episodes.append(report.episodes))
     played, tested = Episodes.join(episodes), play(agent, 300)
