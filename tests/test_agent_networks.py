@@ -5,8 +5,10 @@ import random
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from gymnasium import spaces
 
+from envgen_nb.agent.attention import Attend
 from envgen_nb.agent.networks import PRESETS, Policy, as_tensors, get_preset
 
 PIXELS = spaces.Box(0, 255, (64, 64, 3), np.uint8)
@@ -14,8 +16,12 @@ SYMBOLS = spaces.Dict({"items": spaces.Box(0, 9, (16,), np.uint8), "a.view": spa
                        "light": spaces.Box(0, 1, (), np.float32), "keys": spaces.Box(0, 14, (9, 7), np.uint8)})
 
 
+NATURE = get_preset("laptop", encoder="nature", channels=(32, 64, 64), hidden=(512,))
+ALL = PRESETS | {"nature": NATURE}
+
+
 def space_of(name):
-    return SYMBOLS if PRESETS[name].obs == "symbols" else PIXELS
+    return SYMBOLS if ALL[name].obs == "symbols" else PIXELS
 
 
 def a_batch(space, size, seed=0):
@@ -27,10 +33,10 @@ def a_batch(space, size, seed=0):
 
 
 def make(name, seed=0):
-    return Policy(PRESETS[name], space_of(name), spaces.Discrete(17), torch.Generator().manual_seed(seed))
+    return Policy(ALL[name], space_of(name), spaces.Discrete(17), torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", ALL)
 def test_every_weight_learns(name):
     policy = make(name)
     logits, values = policy(as_tensors(a_batch(space_of(name), 4)))
@@ -39,7 +45,7 @@ def test_every_weight_learns(name):
         assert weight.isfinite().all() and weight.grad.abs().sum() > 0, key
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", ALL)
 def test_no_global_generator_is_used(name):
     random.seed(1), np.random.seed(1), torch.manual_seed(1)
     first = make(name).state_dict()
@@ -53,7 +59,7 @@ def test_no_global_generator_is_used(name):
 
 def test_nothing_is_left_unfilled():
     "Memory that nobody filled would differ between two constructions, or hold absurd numbers."
-    for name in PRESETS:
+    for name in ALL:
         for key, weight in make(name).state_dict().items():
             assert weight.isfinite().all() and weight.abs().max() < 10, (name, key)
         assert all(b.isfinite().all() for b in make(name).buffers())
@@ -61,8 +67,8 @@ def test_nothing_is_left_unfilled():
 
 def test_activations_keep_their_size():
     "Fan-in scaling: features of a first policy neither vanish nor explode."
-    for name in PRESETS:
-        features = make(name).encoder(as_tensors(a_batch(space_of(name), 16)))
+    for name in ALL:
+        features = make(name).encoder(as_tensors(a_batch(space_of(name), 16)), torch.float32)
         assert 0.05 < features.square().mean().sqrt() < 20, name
 
 
@@ -84,7 +90,7 @@ def test_only_grids_or_only_vectors():
 @pytest.mark.parametrize("name, space", [
     ("paper", SYMBOLS), ("symbols", PIXELS), ("symbols", spaces.Dict({})),
     ("paper", spaces.Box(0, 1, (64, 64, 3), np.float32)), ("laptop", spaces.Box(0, 255, (64, 64, 1), np.uint8)),
-    ("laptop", spaces.Box(0, 255, (20, 20, 3), np.uint8)), ("symbols", spaces.Discrete(4)),
+    ("laptop", spaces.Box(0, 255, (6, 20, 3), np.uint8)), ("symbols", spaces.Discrete(4)),
     ("symbols", spaces.Dict({"volume": spaces.Box(0, 3, (3, 3, 3), np.uint8)})),
     ("symbols", spaces.Dict({"inner": spaces.Dict({"view": spaces.Box(0, 3, (3, 3), np.uint8)})})),
 ])
@@ -93,9 +99,50 @@ def test_unreadable_spaces_are_refused(name, space):
         Policy(get_preset(name), space, spaces.Discrete(3), torch.Generator())
 
 
+def test_pictures_too_small_for_convolutions_are_refused():
+    with pytest.raises(ValueError, match="pictures"):
+        Policy(NATURE, spaces.Box(0, 255, (20, 20, 3), np.uint8), spaces.Discrete(3), torch.Generator())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_attention_forward_and_backward_are_torchs_own(dtype):
+    "Beside scaled_dot_product_attention with the bias as a mask, in the same type."
+    g = torch.Generator().manual_seed(0)
+    cells, queries, bias, weight = (torch.randn(*shape, generator=g) for shape in
+                                    ((7, 63, 16), (7, 8, 16), (8, 63), (7, 8, 16)))
+    cells, queries, bias = (t.to(kind).requires_grad_() for t, kind in
+                            ((cells, dtype), (queries, dtype), (bias, torch.float32)))
+    _, seen = Attend.apply(cells, queries, bias)
+    plain = F.scaled_dot_product_attention(queries.float(), cells.float(), cells.float(), attn_mask=bias, scale=1.0)
+    close = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.05, "atol": 0.03}
+    torch.testing.assert_close(seen.float(), plain, **close)
+    ours, theirs = (torch.autograd.grad((out.float() * weight).sum(), (cells, queries, bias)) for out in (seen, plain))
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.float(), other.float(), rtol=close["rtol"], atol=20 * close["atol"])
+
+
+def test_copies_in_half_the_bits_are_never_old():
+    "Adam's fused step changes weights without telling torch's version counters: copies must not rely on them."
+    policy, batch = make("symbols"), as_tensors(a_batch(SYMBOLS, 4))
+    optimizer = torch.optim.Adam(policy.parameters(), lr=0.1, fused=True)
+    with policy.settled():
+        before = policy(batch)[0]
+    before.square().sum().backward()
+    optimizer.step()
+    with policy.settled(), torch.inference_mode():
+        assert torch.equal(policy(batch)[0], make_copy(policy)(batch)[0]) and not torch.equal(policy(batch)[0], before)
+
+
+def make_copy(policy):
+    twin = make("symbols", seed=5)
+    twin.load_state_dict(policy.state_dict())
+    return twin
+
+
 @pytest.mark.parametrize("overrides", [
     {"learning_rate": "fast"}, {"num_envs": 0}, {"num_envs": 8.0}, {"clip": -0.2}, {"gae_lambda": 1.1},
-    {"encoder": "transformer"}, {"hidden": (256, 0)}, {"hidden": "256"}, {"layer_norm": 1}, {"speed": 3},
+    {"encoder": "transformer"}, {"encoder": "squares"}, {"heads": 0}, {"embedding": 1},
+    {"channels": (8,)}, {"pieces": 0}, {"hidden": (256, 0)}, {"hidden": "256"}, {"layer_norm": 1}, {"speed": 3},
 ])
 def test_wrong_settings_are_refused(overrides):
     with pytest.raises(ValueError, match="preset"):

@@ -1,6 +1,7 @@
 """PPO on a small game: determinism, resuming, autoreset, and what happens when numbers break."""
 
 import copy
+import dataclasses
 import random
 
 import numpy as np
@@ -14,11 +15,25 @@ from hypothesis import strategies as st
 from envgen_nb.agent import ppo
 from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
 from envgen_nb.agent.networks import as_tensors, get_preset
-from envgen_nb.agent.ppo import Agent, CheckpointError, NotFiniteError, gae, make_storage, num_rollouts, rollout, train
+from envgen_nb.agent.ppo import (
+    Agent,
+    CheckpointError,
+    NotFiniteError,
+    OutOfMemory,
+    gae,
+    make_storage,
+    num_rollouts,
+    rollout,
+    train,
+)
+from envgen_nb.agent.threads import Team
 
 SMALL = get_preset("symbols", hidden=(32, 32), num_envs=8, rollout_steps=32, epochs=2, minibatches=2, gae_lambda=0.9,
                    learning_rate=3e-3, clip=0.2)
-PIXELS = get_preset("laptop", channels=(8, 8, 8), hidden=(32,), num_envs=4, rollout_steps=16, epochs=2, minibatches=2)
+PIXELS = get_preset("laptop", encoder="nature", channels=(8, 8, 8), hidden=(32,), num_envs=4, rollout_steps=16,
+                    epochs=2, minibatches=2)
+
+SQUARES = dataclasses.replace(PIXELS, encoder="squares", channels=(), patch=5, embedding=8, heads=2)
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +123,7 @@ def test_every_episode_is_counted_and_none_is_fine():
     assert all(np.isfinite(value) for value in reports[-1].metrics.values())
 
 
-@pytest.mark.parametrize("preset", [SMALL, PIXELS], ids=["symbols", "pixels"])
+@pytest.mark.parametrize("preset", [SMALL, PIXELS, SQUARES], ids=["symbols", "pixels", "squares"])
 def test_same_seed_same_weights_and_no_global_randomness(preset):
     states = []
     for noise in (1, 2):
@@ -176,7 +191,7 @@ def test_states_that_do_not_fit_change_nothing():
         assert same(agent.state_dict(), before)
     foreign = copy.deepcopy(before)
     foreign["optimizer"]["state"][0]["exp_avg"] = torch.zeros(2, 2)
-    with pytest.raises(CheckpointError, match=r"optimizer.state.0.exp_avg is \(2, 2\) there and \(3, 8\) here"):
+    with pytest.raises(CheckpointError, match=r"optimizer.state.0.exp_avg is \(2, 2\) there and \(64, 2\) here"):
         agent.load_state_dict(foreign)
 
 
@@ -193,7 +208,7 @@ def break_logits(venv, agent):
 
 
 def break_gradient(venv, agent):
-    agent.policy.encoder.embeddings[0].weight.register_hook(lambda grad: grad * float("nan"))
+    agent.policy.encoder.cells[0].embedding.weight.register_hook(lambda grad: grad * float("nan"))
 
 
 def break_loss(venv, agent):
@@ -202,7 +217,7 @@ def break_loss(venv, agent):
 
 @pytest.mark.parametrize("cause, named", [
     (break_rewards, "rewards"), (break_values, "returns"), (break_logits, "logits"), (break_loss, "loss"),
-    (break_gradient, r"gradient of encoder\.embeddings\.0\.weight")])
+    (break_gradient, r"gradient of encoder\.cells\.0\.embedding\.weight")])
 def test_not_finite_is_named_and_never_reaches_the_weights(cause, named):
     agent, venv = start()
     train(agent, venv, SMALL.batch)
@@ -211,9 +226,63 @@ def test_not_finite_is_named_and_never_reaches_the_weights(cause, named):
     with pytest.raises(NotFiniteError, match=f"{named}.* not finite"):
         train(agent, venv, SMALL.batch)
     after = agent.state_dict()
-    weights = [key for key in before["policy"] if not key.startswith("returns")]
-    assert all(torch.equal(before["policy"][key].nan_to_num(), after["policy"][key].nan_to_num()) for key in weights)
+    assert all(torch.equal(weight.nan_to_num(), after["policy"][key].nan_to_num())
+               for key, weight in before["policy"].items())
     assert same(before["optimizer"], after["optimizer"]) and before["steps"] == after["steps"]
+
+
+@pytest.mark.parametrize("preset", [SMALL, PIXELS, SQUARES], ids=["symbols", "convolutions", "squares"])
+def test_an_update_is_what_plain_torch_would_do(preset):
+    "backward, clip_grad_norm_ and Adam as the book has them: no pieces, nothing fused."
+    preset = dataclasses.replace(preset, bf16=False, epochs=1)
+    (agent, venv), (plain, _) = start(preset), start(preset)
+    storage = make_storage(preset.rollout_steps, preset.num_envs, venv.single_observation_space)
+    rollout(agent.policy, venv, venv.reset()[0], storage, agent.act_generator)
+    s, flat = storage, {}
+    advantages = gae(s.rewards, s.values, s.terminated, s.truncated, s.final_values, preset.gamma, preset.gae_lambda)
+    returns = advantages + s.values[:-1]
+    flat = {"actions": s.actions, "log_probs": s.log_probs, "returns": returns,
+            "advantages": (advantages - advantages.mean()) / (advantages.std() + 1e-8)}
+    flat = {name: value.flatten() for name, value in flat.items()}
+    adam = torch.optim.Adam(plain.policy.parameters(), lr=preset.learning_rate, foreach=False)
+    for rows in torch.randperm(preset.batch, generator=plain.shuffle_generator).chunk(preset.minibatches):
+        batch = {name: value[rows] for name, value in flat.items()}
+        batch["obs"] = ({k: v.flatten(0, 1)[rows] for k, v in s.obs.items()} if isinstance(s.obs, dict)
+                        else s.obs.flatten(0, 1)[rows])
+        plain.policy.returns.update(batch["returns"])
+        adam.zero_grad()
+        ppo.ppo_loss(plain.policy, batch, preset)[0].backward()
+        torch.nn.utils.clip_grad_norm_(plain.policy.parameters(), preset.max_grad_norm)
+        adam.step()
+    ppo.update(agent.policy, agent.optimizer, storage, preset, agent.shuffle_generator, Team())
+    before = start(preset)[0].policy.state_dict()
+    for (name, ours), theirs in zip(agent.policy.named_parameters(), plain.policy.parameters(), strict=True):
+        assert not torch.equal(ours, before[name]), name
+        off, moved = (ours - theirs).abs(), (theirs - before[name]).abs()
+        assert off.mean() < 0.02 * moved.mean() + 1e-7, name       # Adam divides by what may be almost nothing
+
+
+def test_the_number_of_threads_changes_nothing():
+    states = []
+    for threads in (1, 2, 3):
+        agent, venv = start(dataclasses.replace(SMALL, pieces=3))
+        train(agent, venv, 3 * SMALL.batch, team=Team(threads))
+        states.append(agent.state_dict())
+    assert same(states[0], states[1]) and same(states[0], states[2])
+
+
+def test_out_of_memory_says_what_to_lower():
+    agent, venv = start()
+    agent.preset = dataclasses.replace(agent.preset, rollout_steps=10**12)
+    with pytest.raises(OutOfMemory, match="preset 'symbols'.*Lower num_envs or rollout_steps"):
+        train(agent, venv, 100)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "cuda:-1", "cpu:0"])
+def test_devices_that_are_not_there_are_refused(device):
+    venv = Orchard(8)
+    with pytest.raises(ValueError, match="device: "):
+        Agent(SMALL, venv.single_observation_space, venv.single_action_space, 0, device=device)
 
 
 def test_environments_that_do_not_fit_are_refused():
@@ -260,8 +329,8 @@ def test_first_minibatch_is_on_policy():
 
 @pytest.mark.parametrize("preset, steps, reaches", [
     (SMALL, 40_000, 0.9),
-    (get_preset("laptop", channels=(8, 16, 16), hidden=(64,), minibatches=4, rollout_steps=64, gae_lambda=0.9,
-                learning_rate=2e-3), 25_000, 0.55)], ids=["symbols", "pixels"])
+    (get_preset("laptop", encoder="nature", channels=(8, 16, 16), hidden=(64,), num_envs=8, minibatches=4,
+                rollout_steps=64, gae_lambda=0.9, learning_rate=2e-3), 25_000, 0.55)], ids=["symbols", "pixels"])
 def test_it_learns_the_small_game(preset, steps, reaches):
     agent, venv = start(preset)
     reports = []

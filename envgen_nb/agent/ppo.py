@@ -189,7 +189,7 @@ def ppo_loss(
     return loss, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy,
                   "approx_kl": approx_kl, "clipfrac": clipfrac}
 
-# %% ../../nbs/41_agent.ppo.ipynb #cbfde160
+# %% ../../nbs/41_agent.ppo.ipynb #4f966e1d
 def _cut(batch: Any, pieces: int) -> list[Any]:
     "A batch in that many pieces of almost the same size, fewer if it has fewer rows."
     if isinstance(batch, dict):
@@ -208,18 +208,19 @@ def gradients(
     parameters, size = list(policy.parameters()), len(batch["actions"])
     pieces = preset.pieces if parameters[0].device.type == "cpu" else 1
 
-    def work(piece: dict[str, Any]) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    def work(piece: dict[str, Any]) -> tuple[list[Tensor], dict[str, Tensor]]:
         loss, told = ppo_loss(policy, piece, preset)
         share = len(piece["actions"]) / size
-        return torch.autograd.grad(loss * share, parameters), {
-            name: value.detach() * share for name, value in ({"loss": loss} | told).items()}
+        found = [gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
+                 for parameter, gradient in zip(parameters, torch.autograd.grad(loss * share, parameters), strict=True)]
+        return found, {name: value.detach() * share for name, value in ({"loss": loss} | told).items()}
 
     with policy.settled():
         (found, told), *others = team.each(work, _cut(batch, pieces))
     for more, more_told in others:
         torch._foreach_add_(found, more)
         told = {name: value + more_told[name] for name, value in told.items()}
-    return list(found), told
+    return found, told
 
 # %% ../../nbs/41_agent.ppo.ipynb #bca2172c
 class NotFiniteError(FloatingPointError):
