@@ -256,6 +256,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'envgen_nb.bench_train.our_speed': ('bench_train.html#our_speed', 'envgen_nb/bench_train.py'),
                                        'envgen_nb.bench_train.reference_speed': ( 'bench_train.html#reference_speed',
                                                                                   'envgen_nb/bench_train.py'),
+                                       'envgen_nb.bench_train.run_split': ('bench_train.html#run_split', 'envgen_nb/bench_train.py'),
                                        'envgen_nb.bench_train.train_presets': ( 'bench_train.html#train_presets',
                                                                                 'envgen_nb/bench_train.py')},
             'envgen_nb.cli': { 'envgen_nb.cli._add_world_commands': ('cli.html#_add_world_commands', 'envgen_nb/cli.py'),

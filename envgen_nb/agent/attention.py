@@ -83,7 +83,7 @@ class Attend(torch.autograd.Function):
         dcells = torch.bmm(torch.cat([dscores, p], 1).transpose(1, 2), torch.cat([queries, dmeans], 1))
         return dcells, torch.bmm(dscores, cells), dbias
 
-# %% ../../nbs/45_agent.attention.ipynb #65a237a3
+# %% ../../nbs/45_agent.attention.ipynb #d8b8d7de
 class Ids(nn.Module):
     "Grids of one shape, whose cells hold ids, to what stands for their cells."
 
@@ -102,7 +102,7 @@ class Ids(nn.Module):
         "Grids (B, rows, columns) of bytes to (B, rows · columns, size) of that type."
         index = grids[0].flatten(1).int()
         for grid, ids in zip(grids[1:], self.ids[1:], strict=True):
-            index = index * ids + grid.flatten(1)
+            index = index * ids + grid.flatten(1).int()
         ones = self.ones.to(dtype).index_select(0, index.flatten())
         return F.relu(self.embedding(ones)).view(*index.shape, -1)
 

@@ -98,7 +98,7 @@ class Training(Event):
     seconds_left: float        # an estimate for the whole run
     success: dict[str, float]  # objective → % of the last training episodes of this stage
 
-# %% ../../nbs/52_cycle.run.ipynb #46f6fce8
+# %% ../../nbs/52_cycle.run.ipynb #13b5cfc0
 @dataclass(frozen=True)
 class Evaluating(Event):
     "The agent is being measured in the original game."
@@ -113,6 +113,7 @@ class Evaluated(Event):
     success: dict[str, tuple[float, float]]   # objective → mean and population std over the evaluations, in %
     score: float                              # the game's score of the mean rates
     episode_return: float                     # mean over all episodes
+    seconds: float = 0.0                      # that it took; 0 if it was measured in an earlier session
 
 
 @dataclass(frozen=True)
@@ -347,7 +348,7 @@ class _Meter:
         return Training(stage.name, stage.phase, rollout * batch, total * batch, steps - left, steps, round(speed, 1),
                         round(seconds, 1), {o: round(float(r), 1) for o, r in zip(objectives, rates, strict=True)})
 
-# %% ../../nbs/52_cycle.run.ipynb #1706490b
+# %% ../../nbs/52_cycle.run.ipynb #7c9c1c28
 def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
     "Measure the agent, unless that has been done."
     run = walk.run
@@ -361,7 +362,7 @@ def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
         evaluation = evaluate(walk.agent, venv, walk.settings.evaluation_runs, walk.seed(2))
     walk.seconds_per_evaluation = time.monotonic() - start
     save_checkpoint(run.path / part / "checkpoint.pt", {"agent": walk.agent.state_dict()})
-    event = _evaluated(run, part, evaluation)
+    event = dataclasses.replace(_evaluated(run, part, evaluation), seconds=round(walk.seconds_per_evaluation, 2))
     write_json(run.path / part / "evaluation.json", evaluation.to_dict() | {
         "success": event.success, "score": event.score, "step": walk.agent.steps})
     walk.writer.add_scalar("evaluation/score", event.score, walk.agent.steps)
