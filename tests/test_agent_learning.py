@@ -17,7 +17,7 @@ from envgen_nb.agent.ppo import Agent
 from envgen_nb.world import get_simulator, make_vec
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-STEPS, EPISODES = 30_000, 90
+STEPS, EPISODES = 80_000, 90
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def untrained(benchmark):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_success_rates_rise(benchmark, untrained, seed):
-    "After 30,000 steps the 95% intervals of collect_wood and place_table lie above the untrained policy's."
+    "After 80,000 steps the 95% intervals of collect_wood and place_table lie above the untrained policy's."
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -13,7 +13,9 @@ import torch
 
 from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint
 from envgen_nb.agent.networks import get_preset
-from envgen_nb.agent.ppo import num_rollouts
+from envgen_nb.agent.ppo import NotFiniteError, num_rollouts
+from envgen_nb.crafter.vector import CrafterVectorEnv
+from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
 from envgen_nb.cycle.run import Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
@@ -210,3 +212,45 @@ def test_an_unwritable_folder_is_explained(tmp_path):
     with pytest.raises(OSError, match="file"):
         create_run(make_settings(**SMALL), tmp_path / "file" / "run")
     assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_a_reward_that_is_no_number_stops_the_run_and_says_where_to_go_on(tmp_path, monkeypatch):
+    """The error names step, number and checkpoint; the checkpoint is sound, and the run goes on when the game is."""
+    folder = tmp_path / "run"
+    create_run(make_settings(**SMALL | {"num_cycles": 1, "final_steps": 0}), folder)
+    monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)
+    step = CrafterVectorEnv.step
+
+    def broken(venv, actions):
+        obs, rewards, *rest = step(venv, actions)
+        return obs, rewards * float("nan"), *rest
+
+    with pytest.raises(NotFiniteError, match=r"cycle-1, worlds, step 8,192: rewards not finite.*checkpoint.pt, of step "
+                                             r"8,192"):
+        for event in run_cycles(folder):
+            if isinstance(event, Training) and event.done == 8192:
+                monkeypatch.setattr(CrafterVectorEnv, "step", broken)
+    assert all(weight.isfinite().all() for weight in weights(folder).values())
+    monkeypatch.setattr(CrafterVectorEnv, "step", step)
+    assert [type(event).__name__ for event in run_cycles(folder)][-1] == "Finished"
+
+
+def test_threads_are_counted_once_and_written_down(tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    create_run(make_settings(**SMALL | {"threads": None}), folder)
+    assert json.loads((folder / "run.json").read_text())["threads"] is None
+    next(events := run_cycles(folder))
+    events.close()
+    counted = json.loads((folder / "run.json").read_text())["threads"]
+    assert 1 <= counted <= get_preset("symbols").pieces
+    monkeypatch.setattr(run_module, "fastest_team", lambda agent: 1 / 0)
+    next(events := run_cycles(folder))
+    events.close()
+    assert json.loads((folder / "run.json").read_text())["threads"] == counted
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has the device that must be missing")
+def test_a_device_that_is_missing_is_refused_before_there_is_a_folder(tmp_path):
+    with pytest.raises(ValueError, match="device: cuda is not there"):
+        create_run(make_settings(device="cuda"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

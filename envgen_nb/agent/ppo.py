@@ -35,10 +35,10 @@ def sample(
     actions = torch.searchsorted(ends, uniforms[:, None], right=True).clamp_(max=logits.shape[1] - 1)
     return actions[:, 0], log_probs.gather(1, actions)[:, 0]
 
-# %% ../../nbs/41_agent.ppo.ipynb #9131badc
+# %% ../../nbs/41_agent.ppo.ipynb #9bd6eea9
 @dataclass
 class Storage:
-    "What a rollout leaves behind, T steps of N sub-environments."
+    "What a rollout leaves behind, T steps of N sub-environments; obs, values and final_values on the device."
     obs: Tensor | dict[str, Tensor]  # (T, N, …) as the environment gives them
     actions: Tensor                  # (T, N) int64
     log_probs: Tensor                # (T, N) float32, of those actions when they were drawn
@@ -48,21 +48,22 @@ class Storage:
     truncated: Tensor                # (T, N) bool, the step limit was reached in this step, and the game had not ended
     final_values: Tensor             # (T, N) float32, V of the last observation of the episode where truncated, else 0
 
-# %% ../../nbs/41_agent.ppo.ipynb #4a28a907
+# %% ../../nbs/41_agent.ppo.ipynb #25ed48be
 def make_storage(steps: int, num_envs: int, space: spaces.Space, device: torch.device | str = "cpu") -> Storage:
     "Empty storage for rollouts of so many steps in environments with that observation space."
-    def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    def zeros(*shape: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> Tensor:
         return torch.zeros(*shape, dtype=dtype, device=device)
 
     def observations(box: spaces.Box) -> Tensor:
-        return zeros(steps, num_envs, *box.shape, dtype=torch.from_numpy(np.empty(0, box.dtype)).dtype)
+        return zeros(steps, num_envs, *box.shape, dtype=torch.from_numpy(np.empty(0, box.dtype)).dtype, device=device)
 
     obs = {k: observations(space[k]) for k in space} if isinstance(space, spaces.Dict) else observations(space)
     flat = (steps, num_envs)
-    return Storage(obs, zeros(*flat, dtype=torch.int64), zeros(*flat), zeros(*flat), zeros(steps + 1, num_envs),
-                   zeros(*flat, dtype=torch.bool), zeros(*flat, dtype=torch.bool), zeros(*flat))
+    return Storage(obs, zeros(*flat, dtype=torch.int64), zeros(*flat), zeros(*flat),
+                   zeros(steps + 1, num_envs, device=device), zeros(*flat, dtype=torch.bool),
+                   zeros(*flat, dtype=torch.bool), zeros(*flat, device=device))
 
-# %% ../../nbs/41_agent.ppo.ipynb #d75efb5a
+# %% ../../nbs/41_agent.ppo.ipynb #a615d418
 def _map(function: Callable[[Any], Any], obs: Any) -> Any:
     "Apply a function to an array or tensor, or to each in a dictionary."
     return {name: function(value) for name, value in obs.items()} if isinstance(obs, dict) else function(obs)
@@ -77,7 +78,10 @@ def _copy_to(stored: Any, t: int, obs: Any) -> None:
     "Copy a batch of observations into row t of the storage."
     for name in stored if isinstance(stored, dict) else [None]:
         target, value = (stored[name], obs[name]) if isinstance(stored, dict) else (stored, obs)
-        target[t].copy_(torch.from_numpy(value))
+        source = torch.from_numpy(value)
+        if target.is_cuda:
+            source = source.pin_memory()         # the copy then goes on while the CPU does something else
+        target[t].copy_(source, non_blocking=target.is_cuda)
 
 # %% ../../nbs/41_agent.ppo.ipynb #a6664cdf
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ def _ended(info: dict[str, Any]) -> list[Episodes]:
     episode, mask = info["episode"], info["_episode"]
     return [Episodes(*(np.array(episode[key][mask]) for key in ("return", "length", "unlocked", "world")))]
 
-# %% ../../nbs/41_agent.ppo.ipynb #1800df9a
+# %% ../../nbs/41_agent.ppo.ipynb #9d374a94
 @torch.inference_mode()
 def rollout(
     policy: Policy,
@@ -122,7 +126,7 @@ def rollout(
 
 def _rollout(policy: Policy, venv: VectorEnv, obs: Any, storage: Storage,
              generator: torch.Generator) -> tuple[Any, Episodes, dict[str, float]]:
-    ended, seconds, device = [], {"simulate": 0.0, "act": 0.0}, storage.actions.device
+    ended, seconds, device = [], {"simulate": 0.0, "act": 0.0}, storage.values.device
     uniforms = torch.rand(storage.actions.shape, generator=generator)
     storage.truncated.zero_(), storage.final_values.zero_()
     for t in range(len(storage.actions)):
@@ -141,7 +145,7 @@ def _rollout(policy: Policy, venv: VectorEnv, obs: Any, storage: Storage,
             storage.truncated[t] = torch.from_numpy(cut)
             if cut.any():
                 last = as_tensors(_at(info["final_obs"], cut), device)
-                storage.final_values[t, storage.truncated[t]] = policy(last)[1]
+                storage.final_values[t, storage.truncated[t].to(device)] = policy(last)[1]
         seconds["simulate"] += stepped - acted
         seconds["act"] += acted - begin + time.perf_counter() - stepped
     storage.values[-1] = policy(as_tensors(obs, device))[1]
@@ -261,7 +265,7 @@ def _descend(policy: Policy, optimizer: torch.optim.Optimizer, found: list[Tenso
     optimizer.step()
     return lengths.norm()
 
-# %% ../../nbs/41_agent.ppo.ipynb #b0f0b797
+# %% ../../nbs/41_agent.ppo.ipynb #02502e7c
 def update(
     policy: Policy,
     optimizer: torch.optim.Optimizer,
@@ -271,7 +275,9 @@ def update(
     team: Team,
 ) -> dict[str, Tensor]:          # diagnostics, means over the minibatches
     "Learn from a rollout. `NotFiniteError` says what broke; the weights are then those from before it."
-    s, notes, stats = storage, _Notes(storage.rewards.device), []
+    device = storage.values.device
+    s = Storage(*(_map(lambda value: value.to(device), getattr(storage, f.name)) for f in dataclasses.fields(Storage)))
+    notes, stats = _Notes(device), []
     advantages = gae(s.rewards, s.values, s.terminated, s.truncated, s.final_values, preset.gamma, preset.gae_lambda)
     returns = advantages + s.values[:-1]
     notes.add(["rewards", "logits", "returns"], torch.stack([s.rewards.sum(), s.log_probs.sum(), returns.sum()]))
@@ -308,7 +314,7 @@ def _generators(seed: int) -> tuple[torch.Generator, ...]:
     "Independent generators on the CPU for weights, actions and minibatches, all from one seed."
     return tuple(torch.Generator().manual_seed(int(s)) for s in np.random.SeedSequence(seed).generate_state(3))
 
-# %% ../../nbs/41_agent.ppo.ipynb #08a83a6d
+# %% ../../nbs/41_agent.ppo.ipynb #b26dfe82
 class Agent:
     "A policy and everything it needs to learn."
 
@@ -323,6 +329,8 @@ class Agent:
         weights, self.act_generator, self.shuffle_generator = _generators(seed)
         self.preset, self.device, self.steps = preset, get_device(str(device)), 0
         self.policy = Policy(preset, observation_space, action_space, weights).to(self.device)
+        if self.device.type == "cuda":
+            self.policy.to(memory_format=torch.channels_last)           # in which its convolutions are fastest
         self.observation_space = observation_space
         self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=preset.learning_rate, fused=True)
 
