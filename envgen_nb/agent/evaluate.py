@@ -71,7 +71,7 @@ class Evaluation:
         except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"this is not an evaluation: {error!r}") from error
 
-# %% ../../nbs/42_agent.evaluate.ipynb #301f2164
+# %% ../../nbs/42_agent.evaluate.ipynb #ddb4959d
 def evaluate(
     agent: Agent,
     venv: VectorEnv,  # one sub-environment per episode, made with episodes=1; the runs are equal parts of it, in order
@@ -85,15 +85,16 @@ def evaluate(
     generator = torch.Generator().manual_seed(seed)
     results, playing = {}, np.ones(venv.num_envs, bool)
     obs, _ = venv.reset()
-    while playing.any():
-        obs, _, _, _, infos = venv.step(agent.act(obs, generator))
-        if "episode" in infos:
-            ended = infos["_episode"] & playing
-            for name, values in infos["episode"].items():
-                results.setdefault(name, np.zeros_like(values))[ended] = values[ended]
-            playing &= ~ended
-        if callback and callback(int((~playing).sum())):
-            return None
+    with agent.policy.settled():
+        while playing.any():
+            obs, _, _, _, infos = venv.step(agent.act(obs, generator))
+            if "episode" in infos:
+                ended = infos["_episode"] & playing
+                for name, values in infos["episode"].items():
+                    results.setdefault(name, np.zeros_like(values))[ended] = values[ended]
+                playing &= ~ended
+            if callback and callback(int((~playing).sum())):
+                return None
     return Evaluation(runs, results["return"], results["length"], results["unlocked"])
 
 # %% ../../nbs/42_agent.evaluate.ipynb #cc41aeb2
