@@ -33,7 +33,7 @@ from .cycle.settings import make_settings
 from .files import machine
 from .world import make_vec
 
-# %% ../nbs/73_bench_train.ipynb #ea5ad81b
+# %% ../nbs/73_bench_train.ipynb #be725c37
 def our_speed(
     preset: Preset,
     seconds: float,    # to measure for, about
@@ -56,9 +56,11 @@ def our_speed(
     torch.set_num_threads(1)
     keep_memory()
     try:
-        with contextlib.closing(make_vec("crafter", num_envs=preset.num_envs, obs=preset.obs)) as venv:
+        with contextlib.closing(make_vec("crafter", num_envs=1, obs=preset.obs)) as venv:
             agent = Agent(preset, venv.single_observation_space, venv.single_action_space, 0, device)
-            team = Team(fastest_team(agent))
+        team = Team(fastest_team(agent))
+        with contextlib.closing(make_vec("crafter", num_envs=preset.num_envs, obs=preset.obs,
+                                         num_threads=team.threads)) as venv:
             train(agent, venv, 1 << 40, team=team, callback=count)
     finally:
         torch.set_num_threads(before)

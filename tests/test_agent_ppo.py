@@ -208,7 +208,7 @@ def break_logits(venv, agent):
 
 
 def break_gradient(venv, agent):
-    agent.policy.encoder.cells[0].embedding.weight.register_hook(lambda grad: grad * float("nan"))
+    agent.policy.encoder.cells[0].embedding.register_hook(lambda grad: grad * float("nan"))
 
 
 def break_loss(venv, agent):
@@ -217,7 +217,7 @@ def break_loss(venv, agent):
 
 @pytest.mark.parametrize("cause, named", [
     (break_rewards, "rewards"), (break_values, "returns"), (break_logits, "logits"), (break_loss, "loss"),
-    (break_gradient, r"gradient of encoder\.cells\.0\.embedding\.weight")])
+    (break_gradient, r"gradient of encoder\.cells\.0\.embedding")])
 def test_not_finite_is_named_and_never_reaches_the_weights(cause, named):
     agent, venv = start()
     train(agent, venv, SMALL.batch)

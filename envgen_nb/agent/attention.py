@@ -83,7 +83,23 @@ class Attend(torch.autograd.Function):
         dcells = torch.bmm(torch.cat([dscores, p], 1).transpose(1, 2), torch.cat([queries, dmeans], 1))
         return dcells, torch.bmm(dscores, cells), dbias
 
-# %% ../../nbs/45_agent.attention.ipynb #d8b8d7de
+# %% ../../nbs/45_agent.attention.ipynb #6eb6f04f
+class _Lookup(torch.autograd.Function):
+    "Rows of relu(ones · weightᵀ): weight (size, ids), ones (things, ids), index (n,) to (n, size)."
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, ones: Tensor, index: Tensor) -> Tensor:
+        rows = F.relu(F.linear(ones, weight.to(ones.dtype))).index_select(0, index)
+        ctx.save_for_backward(rows, ones, index)
+        return rows
+
+    @staticmethod
+    def backward(ctx: Any, drows: Tensor) -> tuple[Tensor, None, None]:
+        rows, ones, index = ctx.saved_tensors
+        drows = torch.ops.aten.threshold_backward(drows, rows, 0)                # of the relu
+        return (drows.t() @ ones.index_select(0, index)).float(), None, None
+
+
 class Ids(nn.Module):
     "Grids of one shape, whose cells hold ids, to what stands for their cells."
 
@@ -91,20 +107,19 @@ class Ids(nn.Module):
         super().__init__()
         self.ids = ids
         self.register_buffer("ones", torch.empty(math.prod(ids), sum(ids)), persistent=False)
-        self.embedding = Linear(sum(ids), size, bias=False)                      # a column for each id of each grid
+        self.embedding = nn.Parameter(torch.empty(size, sum(ids)))               # a column for each id of each grid
 
     def initialise(self, generator: torch.Generator) -> None:
         which = torch.cartesian_prod(*(torch.arange(n) for n in self.ids)).view(len(self.ones), -1)
         self.ones.copy_(torch.cat([F.one_hot(ids, n) for ids, n in zip(which.t(), self.ids, strict=True)], 1))
-        nn.init.normal_(self.embedding.weight, generator=generator)
+        nn.init.normal_(self.embedding, generator=generator)
 
     def forward(self, grids: list[Tensor], dtype: torch.dtype) -> Tensor:
         "Grids (B, rows, columns) of bytes to (B, rows · columns, size) of that type."
         index = grids[0].flatten(1).int()
         for grid, ids in zip(grids[1:], self.ids[1:], strict=True):
             index = index * ids + grid.flatten(1).int()
-        ones = self.ones.to(dtype).index_select(0, index.flatten())
-        return F.relu(self.embedding(ones)).view(*index.shape, -1)
+        return _Lookup.apply(self.embedding, self.ones.to(dtype), index.flatten()).view(*index.shape, -1)
 
 # %% ../../nbs/45_agent.attention.ipynb #d446666d
 class Patches(nn.Module):

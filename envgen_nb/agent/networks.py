@@ -338,7 +338,7 @@ class ReturnNorm(nn.Module):
         mean = self.sum / weight
         return mean, (self.sum_of_squares / weight - mean.square()).clamp(min=self.smallest_variance).sqrt()
 
-# %% ../../nbs/40_agent.networks.ipynb #3b4c52f4
+# %% ../../nbs/40_agent.networks.ipynb #3e8a0f0a
 class Policy(nn.Module):
     "A network that reads observations and gives logits of actions and the expected return."
 
@@ -360,6 +360,8 @@ class Policy(nn.Module):
             self.returns = ReturnNorm()
         self.to_empty(device="cpu")
         self._initialise(generator)
+        self.learned = dict(self.named_parameters())         # wanted often, and slow to gather
+        self._linears = [module for module in self.encoder.modules() if isinstance(module, Linear)]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -370,17 +372,16 @@ class Policy(nn.Module):
     @contextlib.contextmanager
     def settled(self) -> Iterator[None]:
         "For as long as the weights stay as they are: copies of them in half the bits are made only once."
-        linears = [module for module in self.encoder.modules() if isinstance(module, Linear)]
-        if self.dtype == torch.float32 or linears[0].kept:
+        if self.dtype == torch.float32 or self._linears[0].kept:
             yield
             return
         try:
-            for linear in linears:
-                linear.kept = linear.copies(self.dtype)
+            for linear in self._linears:
+                linear.__dict__["kept"] = linear.copies(self.dtype)        # past nn.Module's slow setattr
             yield
         finally:
-            for linear in linears:
-                linear.kept = None
+            for linear in self._linears:
+                linear.__dict__["kept"] = None
 
     def forward(
         self,

@@ -193,7 +193,7 @@ def ppo_loss(
     return loss, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy,
                   "approx_kl": approx_kl, "clipfrac": clipfrac}
 
-# %% ../../nbs/41_agent.ppo.ipynb #4f966e1d
+# %% ../../nbs/41_agent.ppo.ipynb #d3eb4121
 def _cut(batch: Any, pieces: int) -> list[Any]:
     "A batch in that many pieces of almost the same size, fewer if it has fewer rows."
     if isinstance(batch, dict):
@@ -209,7 +209,7 @@ def gradients(
     team: Team,
 ) -> tuple[list[Tensor], dict[str, Tensor]]:   # one per parameter; the loss, its parts and the diagnostics
     "The gradient of the loss of one minibatch."
-    parameters, size = list(policy.parameters()), len(batch["actions"])
+    parameters, size = list(policy.learned.values()), len(batch["actions"])
     pieces = preset.pieces if parameters[0].device.type == "cpu" else 1
 
     def work(piece: dict[str, Any]) -> tuple[list[Tensor], dict[str, Tensor]]:
@@ -252,18 +252,19 @@ class _Notes:
         if not all(finite):
             raise NotFiniteError(f"{self.names[finite.index(False)]} not finite; the weights are those from before it")
 
-# %% ../../nbs/41_agent.ppo.ipynb #504440ac
+# %% ../../nbs/41_agent.ppo.ipynb #42300168
 def _descend(policy: Policy, optimizer: torch.optim.Optimizer, found: list[Tensor], longest: float, notes: _Notes,
              where: str) -> Tensor:
     "Follow the gradient one step, cut to a length; the length before the cut."
     lengths = torch.stack(torch._foreach_norm(found))
-    notes.add([f"{where}, gradient of {name}" for name, _ in policy.named_parameters()], lengths)
-    for parameter, gradient in zip(policy.parameters(), found, strict=True):
+    notes.add([f"{where}, gradient of {name}" for name in policy.learned], lengths)
+    for parameter, gradient in zip(policy.learned.values(), found, strict=True):
         parameter.grad = gradient
-    nn.utils.clip_grads_with_norm_(policy.parameters(), longest, lengths.norm())
+    length = lengths.norm()
+    nn.utils.clip_grads_with_norm_(policy.learned.values(), longest, length)
     optimizer.found_inf = notes.broken
     optimizer.step()
-    return lengths.norm()
+    return length
 
 # %% ../../nbs/41_agent.ppo.ipynb #02502e7c
 def update(

@@ -264,13 +264,13 @@ def _accept(run: RunFolder, part: str, designs: Any) -> Accepted:
     write_json(run.path / part / "worlds.json", [world.settings() for world in worlds])
     return Accepted(part, tuple(purposes), tuple(worlds))
 
-# %% ../../nbs/52_cycle.run.ipynb #bd21aa49
+# %% ../../nbs/52_cycle.run.ipynb #60ab3263
 def _make_venv(walk: _Walk, index: int, stage: Stage) -> Any:
     "The sub-environments of a stage: the designed worlds, all at once, or the original game."
     worlds = walk.run.worlds(stage.name) if stage.phase == "worlds" else []
     return walk.run.simulator.make_vec(
         worlds=worlds or [None], num_envs=walk.preset.num_envs, seed=walk.seed(1, index), obs=walk.preset.obs,
-        length=walk.settings.world_length if worlds else None)
+        length=walk.settings.world_length if worlds else None, num_threads=walk.team.threads)
 
 
 def _train(walk: _Walk, index: int, stage: Stage) -> Iterator[Event]:
@@ -348,7 +348,7 @@ class _Meter:
         return Training(stage.name, stage.phase, rollout * batch, total * batch, steps - left, steps, round(speed, 1),
                         round(seconds, 1), {o: round(float(r), 1) for o, r in zip(objectives, rates, strict=True)})
 
-# %% ../../nbs/52_cycle.run.ipynb #7c9c1c28
+# %% ../../nbs/52_cycle.run.ipynb #b16c7e01
 def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
     "Measure the agent, unless that has been done."
     run = walk.run
@@ -358,7 +358,7 @@ def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
     yield Evaluating(part, episodes)
     start = time.monotonic()
     with contextlib.closing(run.simulator.make_vec(num_envs=episodes, seed=walk.seed(2), obs=walk.preset.obs,
-                                                   episodes=1)) as venv:
+                                                   episodes=1, num_threads=walk.team.threads)) as venv:
         evaluation = evaluate(walk.agent, venv, walk.settings.evaluation_runs, walk.seed(2))
     walk.seconds_per_evaluation = time.monotonic() - start
     save_checkpoint(run.path / part / "checkpoint.pt", {"agent": walk.agent.state_dict()})
