@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['our_speed', 'StockCrafter', 'reference_speed', 'train_presets', 'run_split', 'bench_train']
 
-# %% ../nbs/73_bench_train.ipynb #52c7958b
+# %% ../nbs/73_bench_train.ipynb #1235ba6a
 import contextlib
+import dataclasses
 import io
 import tempfile
 import time
@@ -137,7 +138,7 @@ def reference_speed(
 
 _DEFAULT_THREADS = torch.get_num_threads()
 
-# %% ../nbs/73_bench_train.ipynb #c03551db
+# %% ../nbs/73_bench_train.ipynb #3b37f851
 def train_presets() -> dict[str, tuple[Preset, str]]:
     "What is measured: a preset by name, and the name of the one that is the reference's."
     nature = {"encoder": "nature", "channels": (32, 64, 64), "hidden": (512,), "patch": 0, "embedding": 0, "heads": 0,
@@ -178,7 +179,9 @@ def bench_train(
             continue
         speed, split, threads = our_speed(preset, 3.0 if quick else 20.0)
         if kind not in references:
-            references[kind] = reference_speed(preset, 1 if quick else 3, warm=not quick)
+            quarter = dataclasses.replace(preset, rollout_steps=preset.rollout_steps // 4,
+                                          minibatches=preset.minibatches // 4)              # the same minibatches
+            references[kind] = reference_speed(quarter if quick else preset, 1 if quick else 3, warm=not quick)
         rows.append({"preset": name, "device": "cpu", "threads": threads, "steps_per_s": round(speed), "split": split,
                      "reference_steps_per_s": round(references[kind]), "ratio": round(speed / references[kind], 1)})
         tell(f"{name:18} {threads:7} {speed:9,.0f} {split['simulate']:9.0%} {split['act']:6.0%} {split['learn']:6.0%} "
