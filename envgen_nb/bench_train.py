@@ -85,7 +85,7 @@ class StockCrafter(gymnasium.Env):
         picture, reward, over, _ = self._game.step(int(action))
         return (symbols(self._game) if self._symbols else picture), float(reward), over, False, {}
 
-# %% ../nbs/73_bench_train.ipynb #120fc458
+# %% ../nbs/73_bench_train.ipynb #45bc8353
 def _sb3(preset: Preset) -> Any:
     "A PPO of stable-baselines3 with the preset's network and numbers, on the package; `ImportError` says what to do."
     try:
@@ -127,8 +127,7 @@ def reference_speed(
     torch.set_num_threads(_DEFAULT_THREADS)
     try:
         model = _sb3(preset)
-        if warm:
-            model.learn(preset.batch)
+        model.learn(preset.batch if warm else 0)          # the first worlds are made here, and not timed
         begun = time.perf_counter()
         model.learn(rollouts * preset.batch, reset_num_timesteps=False)
         return rollouts * preset.batch / (time.perf_counter() - begun)
