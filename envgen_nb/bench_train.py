@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['our_speed', 'StockCrafter', 'reference_speed', 'train_presets', 'run_split', 'bench_train']
 
-# %% ../nbs/73_bench_train.ipynb #1235ba6a
+# %% ../nbs/73_bench_train.ipynb #c55b374a
 import contextlib
 import dataclasses
 import io
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from .agent.networks import Preset, get_preset, has_bf16, make_encoder
+from .agent.networks import Preset, get_preset, has_bf16, initialise, make_encoder
 from .agent.ppo import Agent, Report, fastest_team, train
 from .agent.threads import Team, keep_memory
 from .bench import stock_env
@@ -85,7 +85,7 @@ class StockCrafter(gymnasium.Env):
         picture, reward, over, _ = self._game.step(int(action))
         return (symbols(self._game) if self._symbols else picture), float(reward), over, False, {}
 
-# %% ../nbs/73_bench_train.ipynb #45bc8353
+# %% ../nbs/73_bench_train.ipynb #91ac37cf
 def _sb3(preset: Preset) -> Any:
     "A PPO of stable-baselines3 with the preset's network and numbers, on the package; `ImportError` says what to do."
     try:
@@ -100,10 +100,7 @@ def _sb3(preset: Preset) -> Any:
         def __init__(self, space: spaces.Space):
             super().__init__(space, preset.hidden[-1])
             self.encoder = make_encoder(preset, observation_space(preset.obs))
-            with torch.no_grad():
-                for module in self.encoder.modules():
-                    if hasattr(module, "initialise"):
-                        module.initialise(torch.Generator().manual_seed(0))
+            initialise(self.encoder, torch.Generator().manual_seed(0))
 
         def forward(self, obs: Any) -> torch.Tensor:
             return self.encoder(obs if isinstance(obs, dict) else obs.permute(0, 2, 3, 1), torch.float32)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PRESETS', 'Preset', 'get_preset', 'has_bf16', 'Layer', 'dense', 'Pixels', 'ResidualBlock', 'impala', 'nature',
-           'Symbols', 'Squares', 'make_encoder', 'ReturnNorm', 'Policy', 'get_device', 'as_tensors']
+           'Symbols', 'Squares', 'make_encoder', 'ReturnNorm', 'initialise', 'Policy', 'get_device', 'as_tensors']
 
 # %% ../../nbs/40_agent.networks.ipynb #0b7da9b0
 import contextlib
@@ -338,7 +338,17 @@ class ReturnNorm(nn.Module):
         mean = self.sum / weight
         return mean, (self.sum_of_squares / weight - mean.square()).clamp(min=self.smallest_variance).sqrt()
 
-# %% ../../nbs/40_agent.networks.ipynb #3e8a0f0a
+# %% ../../nbs/40_agent.networks.ipynb #444e0c17
+@torch.no_grad()
+def initialise(network: nn.Module, generator: torch.Generator) -> None:
+    "Fill every weight, in the order of the modules, each kind as it says itself."
+    for module in network.modules():
+        if isinstance(module, (nn.GroupNorm, nn.LayerNorm)):
+            module.reset_parameters()                                  # ones and zeros: nothing random
+        elif hasattr(module, "initialise"):
+            module.initialise(generator)
+
+# %% ../../nbs/40_agent.networks.ipynb #dd7e404a
 class Policy(nn.Module):
     "A network that reads observations and gives logits of actions and the expected return."
 
@@ -359,7 +369,10 @@ class Policy(nn.Module):
             self.critic = nn.Linear(preset.hidden[-1], 1)
             self.returns = ReturnNorm()
         self.to_empty(device="cpu")
-        self._initialise(generator)
+        initialise(self, generator)
+        for head, gain in ((self.actor, 0.01), (self.critic, 0.1)):
+            nn.init.orthogonal_(head.weight, gain, generator=generator)
+            nn.init.zeros_(head.bias)
         self.learned = dict(self.named_parameters())         # wanted often, and slow to gather
         self._linears = [module for module in self.encoder.modules() if isinstance(module, Linear)]
 
@@ -391,18 +404,6 @@ class Policy(nn.Module):
         features = self.encoder(obs, self.dtype).float()
         mean, std = self.returns.mean_std()
         return self.actor(features), mean + std * self.critic(features).squeeze(1)
-
-    @torch.no_grad()
-    def _initialise(self, generator: torch.Generator) -> None:
-        "Fill every weight, in the order of the modules."
-        for module in self.modules():
-            if isinstance(module, (nn.GroupNorm, nn.LayerNorm)):
-                module.reset_parameters()                              # ones and zeros: nothing random
-            elif hasattr(module, "initialise"):
-                module.initialise(generator)
-        for head, gain in ((self.actor, 0.01), (self.critic, 0.1)):
-            nn.init.orthogonal_(head.weight, gain, generator=generator)
-            nn.init.zeros_(head.bias)
 
 # %% ../../nbs/40_agent.networks.ipynb #9413d460
 def get_device(

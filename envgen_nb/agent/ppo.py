@@ -110,7 +110,7 @@ def _ended(info: dict[str, Any]) -> list[Episodes]:
     episode, mask = info["episode"], info["_episode"]
     return [Episodes(*(np.array(episode[key][mask]) for key in ("return", "length", "unlocked", "world")))]
 
-# %% ../../nbs/41_agent.ppo.ipynb #9d374a94
+# %% ../../nbs/41_agent.ppo.ipynb #36fcb238
 @torch.inference_mode()
 def rollout(
     policy: Policy,
@@ -120,35 +120,30 @@ def rollout(
     generator: torch.Generator,  # the actions are drawn from it
 ) -> tuple[Any, Episodes, dict[str, float]]:  # the observations after it; finished episodes; seconds by kind of work
     "Play as many steps as the storage holds."
-    with policy.settled():
-        return _rollout(policy, venv, obs, storage, generator)
-
-
-def _rollout(policy: Policy, venv: VectorEnv, obs: Any, storage: Storage,
-             generator: torch.Generator) -> tuple[Any, Episodes, dict[str, float]]:
     ended, seconds, device = [], {"simulate": 0.0, "act": 0.0}, storage.values.device
     uniforms = torch.rand(storage.actions.shape, generator=generator)
     storage.truncated.zero_(), storage.final_values.zero_()
-    for t in range(len(storage.actions)):
-        begin = time.perf_counter()
-        _copy_to(storage.obs, t, obs)
-        logits, storage.values[t] = policy(_at(storage.obs, t))
-        actions, log_probs = sample(logits, uniforms[t])
-        storage.actions[t], storage.log_probs[t] = actions, log_probs
-        acted = time.perf_counter()
-        obs, rewards, terminated, truncated, info = venv.step(actions.numpy())
-        stepped = time.perf_counter()
-        storage.rewards[t], storage.terminated[t] = torch.from_numpy(rewards), torch.from_numpy(terminated)
-        if "episode" in info:
-            ended += _ended(info)
-            cut = truncated & ~terminated
-            storage.truncated[t] = torch.from_numpy(cut)
-            if cut.any():
-                last = as_tensors(_at(info["final_obs"], cut), device)
-                storage.final_values[t, storage.truncated[t].to(device)] = policy(last)[1]
-        seconds["simulate"] += stepped - acted
-        seconds["act"] += acted - begin + time.perf_counter() - stepped
-    storage.values[-1] = policy(as_tensors(obs, device))[1]
+    with policy.settled():
+        for t in range(len(storage.actions)):
+            begin = time.perf_counter()
+            _copy_to(storage.obs, t, obs)
+            logits, storage.values[t] = policy(_at(storage.obs, t))
+            actions, log_probs = sample(logits, uniforms[t])
+            storage.actions[t], storage.log_probs[t] = actions, log_probs
+            acted = time.perf_counter()
+            obs, rewards, terminated, truncated, info = venv.step(actions.numpy())
+            stepped = time.perf_counter()
+            storage.rewards[t], storage.terminated[t] = torch.from_numpy(rewards), torch.from_numpy(terminated)
+            if "episode" in info:
+                ended += _ended(info)
+                cut = truncated & ~terminated
+                storage.truncated[t] = torch.from_numpy(cut)
+                if cut.any():
+                    last = as_tensors(_at(info["final_obs"], cut), device)
+                    storage.final_values[t, storage.truncated[t].to(device)] = policy(last)[1]
+            seconds["simulate"] += stepped - acted
+            seconds["act"] += acted - begin + time.perf_counter() - stepped
+        storage.values[-1] = policy(as_tensors(obs, device))[1]
     return obs, Episodes.join(ended), seconds
 
 # %% ../../nbs/41_agent.ppo.ipynb #39cd268d
