@@ -124,14 +124,15 @@ def test_environments_in_several_python_threads_do_not_disturb_each_other():
 
 
 def test_helpers_end_with_the_environment():
-    before = threading.active_count()
+    before = set(threading.enumerate())  # other tests' threads may end meanwhile: only the new ones count
     venv = CrafterVectorEnv(num_envs=4, num_threads=3)
-    assert threading.active_count() == before + 2
+    helpers = [thread for thread in threading.enumerate()
+               if thread not in before and thread.name == "crafter helper"]
+    assert len(helpers) == 2
     venv.close()
-    for thread in threading.enumerate():
-        if thread.name == "crafter helper":
-            thread.join(5)
-    assert threading.active_count() == before
+    for helper in helpers:
+        helper.join(5)
+    assert not any(helper.is_alive() for helper in helpers)
 
 
 def test_observations_go_where_the_caller_wants_them():
