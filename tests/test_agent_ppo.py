@@ -1,5 +1,6 @@
 """PPO on a small game: determinism, resuming, autoreset, and what happens when numbers break."""
 
+import contextlib
 import copy
 import dataclasses
 import random
@@ -12,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envgen_nb.agent import ppo
+from envgen_nb.agent import graphs, ppo
 from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
 from envgen_nb.agent.networks import as_tensors, get_preset
 from envgen_nb.agent.ppo import (
@@ -254,7 +255,8 @@ def test_an_update_is_what_plain_torch_would_do(preset):
         ppo.ppo_loss(plain.policy, batch, preset)[0].backward()
         torch.nn.utils.clip_grad_norm_(plain.policy.parameters(), preset.max_grad_norm)
         adam.step()
-    ppo.update(agent.policy, agent.optimizer, storage, preset, agent.shuffle_generator, Team())
+    ppo.update(agent.policy, agent.optimizer, storage, preset, agent.shuffle_generator,
+               lambda batch: ppo.gradients(agent.policy, batch, preset, Team()))
     before = start(preset)[0].policy.state_dict()
     for (name, ours), theirs in zip(agent.policy.named_parameters(), plain.policy.parameters(), strict=True):
         assert not torch.equal(ours, before[name]), name
@@ -269,6 +271,40 @@ def test_the_number_of_threads_changes_nothing():
         train(agent, venv, 3 * SMALL.batch, team=Team(threads))
         states.append(agent.state_dict())
     assert same(states[0], states[1]) and same(states[0], states[2])
+
+
+class Again:
+    "A stand-in for a recording on a GPU: the same work on the same memory, its results where they were before."
+
+    def __init__(self, work):
+        self.work, self.outputs = work, work()
+
+    def replay(self):
+        for old, new in zip(tensors(self.outputs), tensors(self.work()), strict=True):
+            old.copy_(new)
+
+
+def tensors(found):
+    "All tensors of nested tuples, lists and dictionaries."
+    if isinstance(found, torch.Tensor):
+        return [found]
+    return [leaf for part in (found.values() if isinstance(found, dict) else found) for leaf in tensors(part)]
+
+
+@pytest.mark.parametrize("preset", [SMALL, PIXELS, SQUARES], ids=["symbols", "convolutions", "squares"])
+def test_learning_with_recorded_functions_is_the_same(preset, monkeypatch):
+    "What a GPU records may be told nothing but its inputs, and what it returns is written over by the next call."
+    preset, states = dataclasses.replace(preset, pieces=1), []
+    monkeypatch.setattr(graphs, "record", lambda work, device: (lambda again: (again, again.outputs))(Again(work)))
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    for record in (lambda agent, functions: functions, lambda agent, functions: ppo._record(agent, functions[1])):
+        agent, venv = start(preset)
+        functions = record(agent, ppo._functions(agent, Team()))
+        with monkeypatch.context() as patch:
+            patch.setattr(ppo, "_functions", lambda *_, functions=functions: functions)
+            train(agent, venv, 4 * preset.batch)
+        states.append(agent.state_dict())
+    assert isinstance(functions[0], graphs.Captured) and same(*states)
 
 
 def test_out_of_memory_says_what_to_lower():
