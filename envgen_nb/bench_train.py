@@ -85,8 +85,8 @@ class StockCrafter(gymnasium.Env):
         picture, reward, over, _ = self._game.step(int(action))
         return (symbols(self._game) if self._symbols else picture), float(reward), over, False, {}
 
-# %% ../nbs/73_bench_train.ipynb #91ac37cf
-def _sb3(preset: Preset) -> Any:
+# %% ../nbs/73_bench_train.ipynb #b8ce1343
+def _sb3(preset: Preset, device: str) -> Any:
     "A PPO of stable-baselines3 with the preset's network and numbers, on the package; `ImportError` says what to do."
     try:
         with contextlib.redirect_stderr(io.StringIO()):           # where old gym is installed, it complains there
@@ -110,7 +110,7 @@ def _sb3(preset: Preset) -> Any:
         "MultiInputPolicy" if preset.obs == "symbols" else "CnnPolicy", venv, learning_rate=preset.learning_rate,
         n_steps=preset.rollout_steps, batch_size=preset.batch // preset.minibatches, n_epochs=preset.epochs,
         gamma=preset.gamma, gae_lambda=preset.gae_lambda, clip_range=preset.clip, ent_coef=preset.entropy_coef,
-        vf_coef=preset.value_coef, max_grad_norm=preset.max_grad_norm, device="cpu", seed=0,
+        vf_coef=preset.value_coef, max_grad_norm=preset.max_grad_norm, device=device, seed=0,
         policy_kwargs={"features_extractor_class": Encoder, "net_arch": [], "normalize_images": False})
 
 
@@ -118,12 +118,13 @@ def reference_speed(
     preset: Preset,
     rollouts: int,       # to measure
     warm: bool,          # whether one more goes before them, to warm up
+    device: str = "cpu",
 ) -> float:              # environment steps per second
     "The speed of stable-baselines3's PPO on the package, with as many threads as torch takes by itself."
     before = torch.get_num_threads()
     torch.set_num_threads(_DEFAULT_THREADS)
     try:
-        model = _sb3(preset)
+        model = _sb3(preset, device)
         model.learn(preset.batch if warm else 0)          # the first worlds are made here, and not timed
         begun = time.perf_counter()
         model.learn(rollouts * preset.batch, reset_num_timesteps=False)
@@ -134,15 +135,18 @@ def reference_speed(
 
 _DEFAULT_THREADS = torch.get_num_threads()
 
-# %% ../nbs/73_bench_train.ipynb #3b37f851
-def train_presets() -> dict[str, tuple[Preset, str]]:
-    "What is measured: a preset by name, and the name of the one that is the reference's."
+# %% ../nbs/73_bench_train.ipynb #5c0028e7
+def train_presets() -> dict[str, tuple[Preset, str, str]]:
+    "What is measured: a preset, the name of the one that is the reference's, and a device, by name."
     nature = {"encoder": "nature", "channels": (32, 64, 64), "hidden": (512,), "patch": 0, "embedding": 0, "heads": 0,
               "num_envs": 8, "rollout_steps": 512, "epochs": 3, "minibatches": 8, "learning_rate": 3e-4}
-    found = {"symbols": (get_preset("symbols"), "symbols"), "laptop": (get_preset("laptop"), "laptop"),
-             "nature, float32": (get_preset("laptop", **nature, bf16=False), "nature"),
-             "nature, bfloat16": (get_preset("laptop", **nature, bf16=True), "nature")}
-    return found if has_bf16("cpu") else {name: entry for name, entry in found.items() if "bfloat16" not in name}
+    found = {"symbols": (get_preset("symbols"), "symbols", "cpu"), "laptop": (get_preset("laptop"), "laptop", "cpu"),
+             "nature, float32": (get_preset("laptop", **nature, bf16=False), "nature", "cpu")}
+    if has_bf16("cpu"):
+        found["nature, bfloat16"] = (get_preset("laptop", **nature, bf16=True), "nature", "cpu")
+    if torch.cuda.is_available():
+        found["paper"] = (get_preset("paper"), "paper", "cuda")
+    return found
 
 
 def run_split(
@@ -170,15 +174,15 @@ def bench_train(
     tell(f"{'network':18} {'threads':>7} {'steps/s':>9} {'simulate':>9} {'act':>6} {'learn':>6} {'reference':>10} "
          f"{'ratio':>7}")
     rows, references = [], {}
-    for name, (preset, kind) in train_presets().items():
+    for name, (preset, kind, device) in train_presets().items():
         if quick and kind == "laptop":
             continue
-        speed, split, threads = our_speed(preset, 3.0 if quick else 20.0)
+        speed, split, threads = our_speed(preset, 3.0 if quick else 20.0, device)
         if kind not in references:
             quarter = dataclasses.replace(preset, rollout_steps=preset.rollout_steps // 4,
                                           minibatches=preset.minibatches // 4)              # the same minibatches
-            references[kind] = reference_speed(quarter if quick else preset, 1 if quick else 3, warm=not quick)
-        rows.append({"preset": name, "device": "cpu", "threads": threads, "steps_per_s": round(speed), "split": split,
+            references[kind] = reference_speed(quarter if quick else preset, 1 if quick else 3, not quick, device)
+        rows.append({"preset": name, "device": device, "threads": threads, "steps_per_s": round(speed), "split": split,
                      "reference_steps_per_s": round(references[kind]), "ratio": round(speed / references[kind], 1)})
         tell(f"{name:18} {threads:7} {speed:9,.0f} {split['simulate']:9.0%} {split['act']:6.0%} {split['learn']:6.0%} "
              f"{references[kind]:10,.0f} {rows[-1]['ratio']:6.1f} ×")
