@@ -1,0 +1,72 @@
+"""What happens to the trainer when another program wants one of its cores? Gradients per second, idle and busy.
+
+    python benchmarks/agent_busy.py                       # the preset symbols; about 40 s
+    python benchmarks/agent_busy.py --preset laptop
+
+The competitor computes without a pause, on one core, to which it is bound. Each row finds the gradient of the preset's
+own minibatch, again and again: with a team of one thread, with one of two, and with torch's own two threads.
+"""
+
+import argparse
+import contextlib
+import multiprocessing
+import os
+import time
+
+import torch
+
+from envgen_nb.agent.networks import get_preset
+from envgen_nb.agent.ppo import Agent, _made_up, fastest_team, gradients
+from envgen_nb.agent.threads import Team, keep_memory
+from envgen_nb.world import make_vec
+
+
+def compete(core: int) -> None:
+    "Take a core for as long as one may."
+    os.sched_setaffinity(0, {core})
+    while True:
+        pass
+
+
+def speed(agent: Agent, threads: int, team: Team, seconds: float) -> float:
+    "Gradients per second, with that many threads of torch and that team."
+    torch.set_num_threads(threads)
+    preset = agent.preset
+    batch, done = _made_up(agent, preset.batch // preset.minibatches), 0
+    gradients(agent.policy, batch, preset, team)
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < seconds:
+        gradients(agent.policy, batch, preset, team)
+        done += 1
+    return done / (time.perf_counter() - begin)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", default="symbols")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each number")
+    args = parser.parse_args()
+    preset = get_preset(args.preset)
+    keep_memory()
+    with contextlib.closing(make_vec("crafter", num_envs=1, obs=preset.obs)) as venv:
+        agent = Agent(preset, venv.single_observation_space, venv.single_action_space, 0)
+    rows = {"one thread": (1, Team()), "a team of two": (1, Team(2)), "torch's two threads": (2, Team())}
+    found, chosen = {}, {}
+    for state in ("idle", "busy"):
+        other = multiprocessing.get_context("spawn").Process(target=compete, args=(0,), daemon=True)
+        if state == "busy":
+            other.start()
+            time.sleep(2)
+        found[state] = {name: speed(agent, *how, args.seconds) for name, how in rows.items()}
+        torch.set_num_threads(1)
+        chosen[state] = fastest_team(agent)
+        if state == "busy":
+            other.terminate()
+    print(f"{preset.name}, gradients of a minibatch per second\n{'':22} {'idle':>8} {'busy':>8}")
+    for name in rows:
+        print(f"{name:22} {found['idle'][name]:8.1f} {found['busy'][name]:8.1f}")
+    print(f"{'chosen at the start':22} {chosen['idle']:8} {chosen['busy']:8}")
+
+
+if __name__ == "__main__":
+    main()

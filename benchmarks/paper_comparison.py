@@ -1,0 +1,98 @@
+"""The paper's comparison: does it help to train in designed worlds? Whole runs at equal steps, over several seeds.
+
+    python benchmarks/paper_comparison.py --seeds 0 1 2 --jobs 2                              # symbols, on the CPU
+    python benchmarks/paper_comparison.py --seeds 0 1 2 --agent paper --device cuda           # on a GPU
+    python benchmarks/paper_comparison.py --table                                             # what there is so far
+
+Every run has the paper's budget, 1.96M steps: four cycles of 240,000 and a million in the original game.
+
+    plain     PPO in the original game, from the beginning to the end
+    fixed     four worlds that a language model designed once, before any training (a recorded reply), in every cycle:
+              no feedback, so this is not EnvGen, but the paper's baseline of fixed environments
+    offline   worlds by the kit's rules from the measured success rates, anew in each cycle; no language model
+
+Every run is one line of benchmarks/paper_comparison.jsonl. Scores are of the policy, over 300 episodes of the original
+game that no training used, at the start, after each cycle and at the end; `score_training` counts all training episodes
+in the original game, as Crafter's protocol does.
+"""
+
+import argparse
+import json
+import multiprocessing
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from agent_tuning import interval
+
+from envgen_nb.agent.threads import keep_memory
+from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.run import Evaluated, run_cycles
+from envgen_nb.cycle.settings import make_settings
+from envgen_nb.files import append_jsonl
+from envgen_nb.studio.figures import scores, training_score
+
+RESULTS = Path(__file__).with_suffix(".jsonl")
+REPLY = Path(__file__).parent.parent / "tests" / "recordings" / "crafter-first.md"
+DESIGNERS = {"plain": {"designer": "none"}, "offline": {"designer": "offline"},
+             "fixed": {"designer": "replay", "designer_options": {"files": str(REPLY), "repeat_last": True}}}
+
+
+def run(who: str, seed: int, scale: float, given: dict) -> dict:
+    "One run from its beginning to its end."
+    keep_memory()
+    settings = make_settings(seed=seed, cycle_steps=round(240_000 * scale), final_steps=round(1_000_000 * scale),
+                             evaluation_episodes=100, **DESIGNERS[who], **given)
+    with tempfile.TemporaryDirectory() as folder:
+        begun, measuring = time.monotonic(), 0.0
+        path = create_run(settings, Path(folder) / "run").path
+        for event in run_cycles(path):
+            if isinstance(event, Evaluated):
+                measuring += event.seconds
+        took, done = time.monotonic() - begun, RunFolder(path)
+        return {"who": who, "agent": settings.agent, "device": settings.device, "seed": seed,
+                "steps": done.metrics("final")[-1]["step"], "scores": [round(s, 2) for s in scores(done).values()],
+                "score_training": round(training_score(done), 2),
+                "return": round(done.evaluation("final").episode_return()[0], 2),
+                "seconds_training": round(took - measuring, 1), "seconds_measuring": round(measuring, 1)}
+
+
+def table() -> str:
+    "Every kind of run: mean and 95% interval over its seeds."
+    records = [json.loads(line) for line in RESULTS.read_text().splitlines()]
+    lines = [f"{'agent':8} {'device':6} {'steps':>9} {'seeds':>5} {'':8} {'score':>12} {'reward':>12} {'training':>9}  "
+             f"score at the start, after each cycle, at the end"]
+    for kind in sorted({(r["agent"], r["device"], r["steps"]) for r in records}):
+        for who in DESIGNERS:
+            runs = [r for r in records if (r["agent"], r["device"], r["steps"], r["who"]) == (*kind, who)]
+            if runs:
+                curve = np.mean([r["scores"] for r in runs], 0)
+                lines.append(
+                    f"{kind[0]:8} {kind[1]:6} {kind[2]:9,} {len(runs):5} {who:8} "
+                    f"{interval([r['scores'][-1] for r in runs]):>12} {interval([r['return'] for r in runs]):>12} "
+                    f"{np.mean([r['seconds_training'] for r in runs]):7.0f} s  " + " ".join(f"{s:.1f}" for s in curve))
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--agent", default="symbols")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--who", nargs="+", default=list(DESIGNERS), choices=DESIGNERS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--jobs", type=int, default=1, help="processes; each with one thread if there are several")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the number of steps; 1 is the paper's budget")
+    parser.add_argument("--table", action="store_true", help="only print what there is so far")
+    args = parser.parse_args()
+    given = {"agent": args.agent, "device": args.device} | ({"threads": 1} if args.jobs > 1 else {})
+    if not args.table:
+        with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
+            tasks = [pool.apply_async(run, (who, seed, args.scale, given)) for seed in args.seeds for who in args.who]
+            for task in tasks:
+                append_jsonl(RESULTS, task.get())
+    print(table())
+
+
+if __name__ == "__main__":
+    main()
