@@ -26,12 +26,13 @@ lab: $(READY)
 	$(BIN)/jupyter lab nbs/lab/crafter.ipynb $(ARGS)
 
 # torch goes first, so that nothing else can pull another build of it.
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock requirements-heist.lock pyproject.toml
 	@$(PYTHON) -c "import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else 'Python 3.11, 3.12 or 3.13 is needed, this is %d.%d; say which one to use: make run PYTHON=python3.12' % v)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing the locked packages into $(VENV); this takes a few minutes the first time."
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' requirements.lock)"
 	$(BIN)/python -m pip install --quiet -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-heist.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	touch $(READY)
 

@@ -1,0 +1,57 @@
+"""Ten thousand levels of random worlds: each can be solved, and in one order only."""
+
+import numpy as np
+import pytest
+
+from envgen_nb.heist.levels import make_level, solve
+from envgen_nb.heist.world import MAZE_SIZES, HeistWorld
+from envgen_nb.world import check_world
+
+CHOICES = {"maze_size": MAZE_SIZES, "locks": (0, 1, 2, 3), "keys_held": (0, 0, 1, 2, 3),
+           "gem_distance": ("near", "any", "far"), "start": ("near key", "far from key"),
+           "loops": ("none", "few", "many"), "dead_ends": ("kept", "pruned")}
+
+
+def random_world(rng):
+    "A world that can be built, with some settings left out."
+    while True:
+        settings = {name: values[rng.randint(len(values))] for name, values in CHOICES.items() if rng.rand() < 0.7}
+        world, _ = check_world(HeistWorld, settings)
+        if world:
+            return world
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_level_is_solved_in_its_order_only(seed):
+    rng = np.random.RandomState(seed)
+    for _ in range(1000):
+        world = random_world(rng)
+        level = make_level(world, rng, largest=13)
+        solution = solve(level)
+        held = sum(key is None for key in level.keys)
+        assert held == (world.keys_held or 0) and all(key is None for key in level.keys[:held])
+        intended = [f"{what} {i + 1}" for i in range(len(level.locks)) for what in ("key", "lock")
+                    if what == "lock" or i >= held]
+        assert list(solution.order) == [*intended, "gem"]
+        for lock in range(len(level.locks)):
+            assert solve(level, frozenset({lock})) is None
+        things = [level.start, level.gem, *level.locks, *(key for key in level.keys if key is not None)]
+        assert len(set(things)) == len(things) and all(level.open[y, x] for x, y in things)
+        x, y = level.start
+        around = [(x + dx, y + dy) for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1))]
+        ways = [(a, b) for a, b in around if 0 <= min(a, b) and max(a, b) < len(level.open) and level.open[b, a]]
+        assert any(way not in level.locks[held:] for way in ways), "boxed in"
+
+
+def test_the_same_number_gives_the_same_level():
+    first, again, other = (make_level(HeistWorld(maze_size=9, locks=2), np.random.RandomState(s)) for s in (1, 1, 2))
+    assert np.array_equal(first.open, again.open) and first.locks == again.locks and first.keys == again.keys
+    assert not np.array_equal(first.open, other.open)
+
+
+def test_loops_open_and_pruning_closes():
+    def openings(**settings):
+        return np.mean([make_level(HeistWorld(maze_size=9, locks=1, **settings), np.random.RandomState(i)).open.sum()
+                        for i in range(50)])
+    assert openings(loops="none") == 49 < openings(loops="few") < openings(loops="many")
+    assert openings(dead_ends="pruned") < 40
