@@ -138,17 +138,20 @@ def check_step(simulator: Simulator, make: Callable[..., VectorEnv], actions: np
     venv.close()
     venv.close()
 
-# %% ../nbs/01_conformance.ipynb #4b0dc88d
+# %% ../nbs/01_conformance.ipynb #84680dbf
 def _check_episode(simulator: Simulator, venv: VectorEnv, infos: dict[str, Any], ended: np.ndarray,
                    total: np.ndarray, steps: np.ndarray) -> None:
     "The report of ended episodes agrees with what was seen of them."
     episode = infos["episode"]
     assert np.array_equal(infos["_episode"], ended) and np.array_equal(infos["_final_obs"], ended)
-    assert set(episode) == {"return", "length", "unlocked", "world"}
+    assert set(episode) - {"possible"} == {"return", "length", "unlocked", "world"}
     assert episode["return"].dtype == np.float64 and np.allclose(episode["return"][ended], total[ended])
     assert episode["length"].dtype == np.int32 and np.array_equal(episode["length"][ended], steps[ended])
     assert episode["unlocked"].dtype == np.bool_
     assert episode["unlocked"].shape == (venv.num_envs, len(simulator.objectives))
+    if "possible" in episode:
+        assert episode["possible"].dtype == np.bool_
+        assert not (episode["unlocked"] & ~episode["possible"])[ended].any(), "what is not possible was achieved"
     assert episode["world"].dtype == np.int32
     assert np.array_equal(episode["world"], np.arange(venv.num_envs) % len(venv.worlds))
 

@@ -201,7 +201,7 @@ def save_worlds(
     "Write a configuration file that `load_worlds` reads."
     write_json(path, [world.settings() for world in worlds])
 
-# %% ../nbs/00_world.ipynb #e28ecf5a
+# %% ../nbs/00_world.ipynb #c654da45
 class Simulator(ABC):
     "What the rest of the kit may ask of a game. One subclass per game; it holds no state."
     name: ClassVar[str]                                # "crafter"

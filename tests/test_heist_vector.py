@@ -1,0 +1,94 @@
+"""Heist in the real Procgen: the ordinary game untouched, objectives followed exactly, and the contract kept."""
+
+import types
+
+import numpy as np
+import pytest
+
+from envgen_nb import conformance
+from envgen_nb.heist.state import KEY, LOCK, read_state
+from envgen_nb.heist.vector import OBJECTIVES, HeistVectorEnv, _game
+from envgen_nb.heist.world import HeistWorld
+
+pytest.importorskip("procgen")
+
+MIXED = (None, HeistWorld(maze_size=3, locks=1), HeistWorld(maze_size=5, locks=3, keys_held=2),
+         HeistWorld(gem_distance="near", look="fixed"))
+
+
+@pytest.mark.parametrize("mode, threads", [("easy", 1), ("easy", 2), ("hard", 1)])
+def test_the_ordinary_game_is_procgens_own(mode, threads):
+    venv, game = HeistVectorEnv([None, HeistWorld()], 16, seed=5, mode=mode, num_threads=threads), _game(16, 5, mode, 1)
+    rng, ends = np.random.default_rng(0), 0
+    assert np.array_equal(venv.reset()[0], game.observe()[1]["rgb"])
+    for row in rng.integers(15, size=(1200, 16)).astype(np.int32):
+        obs, rewards, terminated, truncated, _ = venv.step(row)
+        game.act(row)
+        theirs, seen, first = game.observe()
+        assert np.array_equal(obs, seen["rgb"]) and np.array_equal(rewards, theirs)
+        assert np.array_equal(terminated | truncated, first) and np.array_equal(terminated, theirs > 0)
+        ends += first.sum()
+    assert ends > 16 and venv.get_state()[3].endswith(game.get_state()[3])
+
+
+@pytest.mark.parametrize("mode", ["easy", "hard"])
+def test_objectives_are_those_of_the_whole_state_at_every_step(mode):
+    venv, rng, seen = HeistVectorEnv(MIXED, 12, seed=3, mode=mode), np.random.default_rng(1), np.zeros(7, int)
+    venv.reset()
+    lying = [None] * 12                               # keys and locks of the current level, from the whole state
+
+    def things(i):
+        entities = read_state(venv._state(i)).entities
+        return {(int(e["type"]), int(e["image_theme"])) for e in entities if e["type"] in (KEY, LOCK)}
+
+    for row in rng.integers(15, size=(900, 12)):
+        for i in range(12):
+            lying[i] = lying[i] or things(i)
+        *_, infos = venv.step(row)
+        ended = infos.get("_episode", np.zeros(12, bool))
+        for i in range(12):
+            if ended[i]:
+                seen += infos["episode"]["unlocked"][i]
+                lying[i] = None
+                continue
+            gone = lying[i] - things(i)
+            assert {3 * (kind == LOCK) + theme for kind, theme in gone} == set(np.flatnonzero(venv._unlocked[i]))
+            possible = {3 * (kind == LOCK) + theme for kind, theme in lying[i]} | {6}
+            assert possible == set(np.flatnonzero(infos["possible"][i]))
+    assert seen[0] and seen[3] and seen[6]
+
+
+def test_it_keeps_the_contract():
+    simulator = types.SimpleNamespace(actions=range(15), objectives=OBJECTIVES, make_vec=HeistVectorEnv)
+    make = conformance._Make(simulator, MIXED[:2], num_envs=3, obs="pixels", length=12)
+    actions = np.random.default_rng(0).integers(15, size=(36, 3))
+    conformance.check_step(simulator, make, actions)
+    conformance.check_seeds(make, actions)
+    conformance.check_reset(make)
+    conformance.check_quota(make, actions)
+    conformance.check_state(make, actions)
+    conformance.check_state(make, actions, episodes=1)
+    conformance.check_refusals(make)
+
+
+def test_a_gem_ends_an_episode_and_a_limit_cuts_it():
+    venv = HeistVectorEnv([HeistWorld(maze_size=3)], 64, seed=0, length=50)
+    venv.reset()
+    rng, kinds = np.random.default_rng(0), {True: 0, False: 0}
+    for row in rng.integers(15, size=(300, 64)):
+        _, rewards, terminated, truncated, infos = venv.step(row)
+        assert not (terminated & truncated).any() and np.array_equal(rewards, np.where(terminated, 10.0, 0.0))
+        if "episode" in infos:
+            episode = infos["episode"]
+            assert (episode["length"][truncated] == 50).all() and (episode["length"][terminated] <= 50).all()
+            assert np.array_equal(episode["unlocked"][infos["_episode"], 6], terminated[infos["_episode"]])
+            kinds[True] += terminated.sum()
+            kinds[False] += truncated.sum()
+    assert min(kinds.values()) > 20
+
+
+def test_states_of_another_mode_are_refused():
+    hard, easy = (HeistVectorEnv(num_envs=2, mode=mode) for mode in ("hard", "easy"))
+    hard.reset(), easy.reset()
+    with pytest.raises(ValueError, match="sub-environment 0.*another mode"):
+        easy.set_state(hard.get_state())
