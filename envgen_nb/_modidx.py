@@ -84,6 +84,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                            'envgen_nb/agent/evaluate.py'),
                                           'envgen_nb.agent.evaluate.Evaluation.to_dict': ( 'agent.evaluate.html#evaluation.to_dict',
                                                                                            'envgen_nb/agent/evaluate.py'),
+                                          'envgen_nb.agent.evaluate._marked': ( 'agent.evaluate.html#_marked',
+                                                                                'envgen_nb/agent/evaluate.py'),
                                           'envgen_nb.agent.evaluate.bootstrap_interval': ( 'agent.evaluate.html#bootstrap_interval',
                                                                                            'envgen_nb/agent/evaluate.py'),
                                           'envgen_nb.agent.evaluate.evaluate': ( 'agent.evaluate.html#evaluate',

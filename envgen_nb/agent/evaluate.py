@@ -17,7 +17,7 @@ from gymnasium.vector import VectorEnv
 
 from .ppo import Agent
 
-# %% ../../nbs/42_agent.evaluate.ipynb #ee5c9bdd
+# %% ../../nbs/42_agent.evaluate.ipynb #0b8b719b
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     "The results of `runs` evaluation runs of equally many episodes, E in all: run after run."
@@ -25,6 +25,7 @@ class Evaluation:
     returns: np.ndarray   # (E,) float64, sum of rewards of each episode
     lengths: np.ndarray   # (E,) int32, steps
     unlocked: np.ndarray  # (E, objectives) bool, what was achieved
+    possible: np.ndarray | None = None  # (E, objectives) bool, what each episode had; None: everything
 
     def __post_init__(self):
         if self.runs < 1 or len(self.returns) == 0 or len(self.returns) % self.runs:
@@ -32,20 +33,25 @@ class Evaluation:
         if self.unlocked.ndim != 2 or not len(self.returns) == len(self.lengths) == len(self.unlocked):
             raise ValueError(f"{len(self.returns)} returns, {len(self.lengths)} lengths and results of shape "
                              f"{self.unlocked.shape} are not of the same episodes")
+        if self.possible is not None and self.possible.shape != self.unlocked.shape:
+            raise ValueError(f"what was possible, {self.possible.shape}, and what was achieved, "
+                             f"{self.unlocked.shape}, are not of the same episodes")
 
     @property
     def success(self) -> np.ndarray:
-        "(runs, objectives) float64: in how many percent of its episodes each run achieved each objective."
-        return 100 * self.unlocked.reshape(self.runs, -1, self.unlocked.shape[1]).mean(1)
+        "(runs, objectives) float64: percent of the episodes that had it in which each was achieved; NaN if none had."
+        possible = np.ones_like(self.unlocked) if self.possible is None else self.possible
+        achieved, had = (array.reshape(self.runs, -1, array.shape[1]).sum(1) for array in (self.unlocked, possible))
+        return np.where(had, 100 * achieved / np.maximum(had, 1), np.nan)
 
     def feedback(
         self,
         objectives: Sequence[str],        # their names, in order
     ) -> dict[str, tuple[float, float]]:  # name → (mean, standard deviation), in percent
         "What the designer is told: mean and population standard deviation of the success rate over the runs."
-        success = self.success
-        return {name: (float(mean), float(std))
-                for name, mean, std in zip(objectives, success.mean(0), success.std(0), strict=True)}
+        runs = [rates[~np.isnan(rates)] for rates in self.success.T]
+        return {name: (float(rates.mean()), float(rates.std())) if len(rates) else (0.0, 0.0)
+                for name, rates in zip(objectives, runs, strict=True)}
 
     def episode_return(self) -> tuple[float, float]:
         "Mean and population standard deviation over the runs of the mean return of an episode."
@@ -53,25 +59,35 @@ class Evaluation:
         return float(means.mean()), float(means.std())
 
     def to_dict(self) -> dict[str, Any]:
-        "Plain JSON data; of what was achieved the indices."
-        return {"runs": self.runs, "objectives": int(self.unlocked.shape[1]), "returns": self.returns.tolist(),
-                "lengths": self.lengths.tolist(), "unlocked": [np.flatnonzero(row).tolist() for row in self.unlocked]}
+        "Plain JSON data; of what was achieved, and was possible where that is not everything, the indices."
+        found = {"runs": self.runs, "objectives": int(self.unlocked.shape[1]), "returns": self.returns.tolist(),
+                 "lengths": self.lengths.tolist(), "unlocked": [np.flatnonzero(row).tolist() for row in self.unlocked]}
+        if self.possible is not None:
+            found["possible"] = [np.flatnonzero(row).tolist() for row in self.possible]
+        return found
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> "Evaluation":
         "The evaluation that `to_dict` described; `ValueError` if the data does not hold together."
         try:
-            unlocked = np.zeros((len(data["unlocked"]), data["objectives"]), bool)
-            for row, achieved in zip(unlocked, data["unlocked"], strict=True):
-                if not all(type(i) is int and 0 <= i < len(row) for i in achieved):
-                    raise ValueError(f"{achieved} are not indices of {len(row)} objectives")
-                row[achieved] = True
-            lengths = np.array(data["lengths"], np.int32)
-            return Evaluation(data["runs"], np.array(data["returns"], float), lengths, unlocked)
-        except (KeyError, TypeError, OverflowError) as error:
+            objectives, possible = data["objectives"], data.get("possible")
+            return Evaluation(data["runs"], np.array(data["returns"], float), np.array(data["lengths"], np.int32),
+                              _marked(data["unlocked"], objectives),
+                              None if possible is None else _marked(possible, objectives))
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"this is not an evaluation: {error!r}") from error
 
-# %% ../../nbs/42_agent.evaluate.ipynb #ddb4959d
+
+def _marked(indices: list[list[int]], objectives: int) -> np.ndarray:
+    "Lists of indices as rows of marks, (E, objectives) bool."
+    found = np.zeros((len(indices), objectives), bool)
+    for row, marks in zip(found, indices, strict=True):
+        if not all(type(i) is int and 0 <= i < objectives for i in marks):
+            raise ValueError(f"{marks} are not indices of {objectives} objectives")
+        row[marks] = True
+    return found
+
+# %% ../../nbs/42_agent.evaluate.ipynb #d94a2e47
 def evaluate(
     agent: Agent,
     venv: VectorEnv,  # one sub-environment per episode, made with episodes=1; the runs are equal parts of it, in order
@@ -95,7 +111,7 @@ def evaluate(
                 playing &= ~ended
             if callback and callback(int((~playing).sum())):
                 return None
-    return Evaluation(runs, results["return"], results["length"], results["unlocked"])
+    return Evaluation(runs, results["return"], results["length"], results["unlocked"], results.get("possible"))
 
 # %% ../../nbs/42_agent.evaluate.ipynb #cc41aeb2
 def success_rates(
