@@ -251,8 +251,9 @@ class Simulator(ABC):
     def score(self, success_rates: Mapping[str, float]) -> float:
         "One number for success rates in percent."
 
-# %% ../nbs/00_world.ipynb #d5437850
-_registry: dict[str, str] = {"crafter": "envgen_nb.crafter.simulator:Crafter"}
+# %% ../nbs/00_world.ipynb #c752efa2
+_registry: dict[str, str] = {"crafter": "envgen_nb.crafter.simulator:Crafter",
+                             "heist": "envgen_nb.heist.simulator:Heist"}
 
 
 def register_simulator(

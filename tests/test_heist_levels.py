@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from envgen_nb.heist.levels import make_level, solve
-from envgen_nb.heist.world import MAZE_SIZES, HeistWorld
+from envgen_nb.heist.world import MAZE_SIZES, HardHeistWorld, HeistWorld
 from envgen_nb.world import check_world
 
 CHOICES = {"maze_size": MAZE_SIZES, "locks": (0, 1, 2, 3), "keys_held": (0, 0, 1, 2, 3),
@@ -16,7 +16,7 @@ def random_world(rng):
     "A world that can be built, with some settings left out."
     while True:
         settings = {name: values[rng.randint(len(values))] for name, values in CHOICES.items() if rng.rand() < 0.7}
-        world, _ = check_world(HeistWorld, settings)
+        world, _ = check_world(HardHeistWorld, settings)
         if world:
             return world
 
