@@ -99,7 +99,7 @@ def _check_preset(preset: Preset) -> None:
         raise ValueError(f"preset: {preset.num_envs} envs × {preset.rollout_steps} steps cannot be cut into "
                          f"{preset.minibatches} equal minibatches")
 
-# %% ../../nbs/40_agent.networks.ipynb #4997c7de
+# %% ../../nbs/40_agent.networks.ipynb #68d18163
 PRESETS = {preset.name: preset for preset in (
     Preset("paper", encoder="impala", channels=(64, 128, 128), blocks=2, hidden=(256, 1024), layer_norm=True,
            patch=0, embedding=0, heads=0, num_envs=8, rollout_steps=512,                 # all numbers: Moon et al. 2023
@@ -107,7 +107,7 @@ PRESETS = {preset.name: preset for preset in (
            clip=0.2, value_coef=0.5, entropy_coef=0.01, bf16=True),
     Preset("laptop", encoder="squares", channels=(), blocks=0, hidden=(256, 256), layer_norm=False,
            patch=7, embedding=64, heads=8, num_envs=64, rollout_steps=64,       # these, minibatches and rate: tried
-           gamma=0.95, gae_lambda=0.65, learning_rate=1e-3, max_grad_norm=0.5, epochs=3, minibatches=4, pieces=2,
+           gamma=0.95, gae_lambda=0.65, learning_rate=7e-4, max_grad_norm=0.5, epochs=3, minibatches=4, pieces=2,
            clip=0.2, value_coef=0.5, entropy_coef=0.01, bf16=True),             # the rest: Moon et al. 2023
     Preset("symbols", encoder="grids", channels=(), blocks=0, hidden=(256, 256), layer_norm=False,
            patch=0, embedding=16, heads=8, num_envs=128, rollout_steps=32,      # the same
@@ -239,7 +239,7 @@ def nature(shape: tuple[int, ...], preset: Preset) -> Pixels:
         inputs = channels
     return Pixels(layers, shape, preset, first=scale, scale=scale)
 
-# %% ../../nbs/40_agent.networks.ipynb #fe698927
+# %% ../../nbs/40_agent.networks.ipynb #5dcca658
 _KNOWN = 64         # numbers that say what is known before the map is read
 
 
@@ -257,7 +257,8 @@ class Symbols(nn.Module):
         self.known = Layer(Linear(self.numbers.features, known), scale=math.sqrt(2))
         ids = [[int(space[name].high.max()) + 1 for name in group] for group in self.grids]
         self.cells = nn.ModuleList(Ids(numbers, size) for numbers in ids)
-        self.readers = nn.ModuleList(Reader(shape, size, preset.heads, known, reach=2) for shape in shapes)
+        self.readers = nn.ModuleList(Reader(shape, size, preset.heads, known, reach=2, kept=8, own=False)
+                                     for shape in shapes)
         self.maps = nn.ModuleList(Linear(n, width) for n in (known, *(r.nears + r.answers for r in self.readers)))
         self.norm = nn.LayerNorm(width)
         self.dense = dense(width, preset.hidden[1:], preset.layer_norm, math.sqrt(2), math.sqrt(2))
@@ -275,7 +276,7 @@ class Symbols(nn.Module):
         heard = sum(linear(x) for linear, x in zip(self.maps, inputs, strict=True))
         return self.dense(F.relu(self.norm(heard.float())).to(dtype))
 
-# %% ../../nbs/40_agent.networks.ipynb #ace9a367
+# %% ../../nbs/40_agent.networks.ipynb #fb8660da
 class Squares(nn.Module):
     "The encoder of `laptop`: pictures (B, H, W, 3) of bytes to features."
 
@@ -286,7 +287,7 @@ class Squares(nn.Module):
         if not rows * columns:
             raise ValueError(f"pictures of shape {shape} are too small for this network")
         self.cells = Patches(preset.patch, size)
-        self.reader = Reader((rows, columns), size, preset.heads, known, reach=max(rows, columns))
+        self.reader = Reader((rows, columns), size, preset.heads, known, reach=max(rows, columns), kept=16, own=True)
         self.known = Layer(Linear(self.reader.nears, known), scale=math.sqrt(2))
         self.map = Linear(self.reader.nears + known + self.reader.answers, width)
         self.norm = nn.LayerNorm(width)
