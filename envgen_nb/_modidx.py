@@ -1567,6 +1567,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                         'envgen_nb/heist/vector.py'),
                                         'envgen_nb.heist.vector._Stage.finished': ( 'heist.vector.html#_stage.finished',
                                                                                     'envgen_nb/heist/vector.py'),
+                                        'envgen_nb.heist.vector._beginning': ('heist.vector.html#_beginning', 'envgen_nb/heist/vector.py'),
                                         'envgen_nb.heist.vector._check_number': ( 'heist.vector.html#_check_number',
                                                                                   'envgen_nb/heist/vector.py'),
                                         'envgen_nb.heist.vector._check_worlds': ( 'heist.vector.html#_check_worlds',

@@ -175,8 +175,17 @@ def _seeds(seed: Any, num_envs: int) -> tuple[int, ...]:
         raise ValueError(f"{num_envs} environments need {num_envs} base seeds, got {len(seed)}")
     return tuple(int(s) for s in seed)
 
-# %% ../../nbs/23_heist.vector.ipynb #4d0c0ede
+# %% ../../nbs/23_heist.vector.ipynb #b3a73461
 _SIZE = 1 << 20                                          # bytes, more than any state has
+
+
+def _beginning(seed: int, mode: str) -> bytes:
+    "The first state of a game alone."
+    game = _game(1, seed, mode, 0)
+    try:
+        return game.get_state()[0]
+    finally:
+        game.close()
 
 
 class _Stage(VectorEnv):
@@ -208,19 +217,20 @@ class _Stage(VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._played = np.arange(self.num_envs, dtype=np.int32) % len(self.worlds)
-        self._world = [None if self.worlds[i] == HeistWorld() else self.worlds[i] for i in self._played]
+        made = [world if world and world.settings() else None for world in self.worlds]
+        self._world = [made[i] for i in self._played]
         self._ready, self._game = False, None
         self._open(seed)
 
     def _open(self, seed: int | Sequence[int]) -> None:
         "New games, each at its very beginning."
-        self._seed, self._base = seed, _seeds(seed, self.num_envs)
+        self._base = _seeds(seed, self.num_envs)
         if self._game is not None:
             self._game.close()
         single = not isinstance(seed, Sequence | np.ndarray)
         self._game = _game(self.num_envs, int(seed) if single else 0, self.mode, self._threads)
         self._buffer = self._game._ffi.new(f"char[{_SIZE}]")
-        states = self._game.get_state() if single else [_game(1, s, self.mode, 0).get_state()[0] for s in self._base]
+        states = self._game.get_state() if single else [_beginning(s, self.mode) for s in self._base]
         self._first = [read_state(data) for data in states]
         for i, state in enumerate(self._first):
             if self.length != LENGTH or not single:
