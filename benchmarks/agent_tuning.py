@@ -6,6 +6,7 @@
 
 Every run is one line of benchmarks/agent_tuning.jsonl. The score is told in both readings: over all training episodes
 (as Crafter's published figures are), and of the final policy over 300 episodes that no training used.
+`kept` and `own` are no fields of a preset: they are arguments of `Reader` in `agent.attention`, and were changed there.
 """
 
 import argparse
