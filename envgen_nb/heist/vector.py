@@ -52,33 +52,38 @@ def _game(num: int, seed: int, mode: str, threads: int, **options: Any) -> Any:
     return _procgen().ProcgenGym3Env(num=num, env_name="heist", distribution_mode=mode, rand_seed=seed,
                                      num_threads=threads if threads > 1 else 0, **options)
 
-# %% ../../nbs/23_heist.vector.ipynb #fa8faf05
+# %% ../../nbs/23_heist.vector.ipynb #f0ad892f
 BACKGROUNDS = 9                                  # pictures for the floor
 _USUAL = {"fire_time": -1, "spawn_time": -1, "expire_time": -1, "friction": 1, "auto_erase": 1, "alpha": 1,
           "health": 1, "theta": -100, "grow_rate": 1, "alpha_decay": 1}
 
 
-def _thing(kind: int, x: float, y: float, rx: float, ry: float, **more: float) -> np.ndarray:
-    "An entity."
+def _thing(kind: int, rx: float, ry: float, **more: float) -> np.ndarray:
+    "An entity of a kind, nowhere yet."
     found = np.zeros((), ENTITY)
-    for name, value in (_USUAL | {"type": kind, "image_type": kind, "x": x, "y": y, "rx": rx, "ry": ry} | more).items():
+    for name, value in (_USUAL | {"type": kind, "image_type": kind, "rx": rx, "ry": ry} | more).items():
         found[name] = value
     return found
 
 
+_PLAIN = np.zeros(RING_KEY + 1, ENTITY)                  # one of each kind
+for _one in (_thing(PLAYER, 0.375, 0.375, render_z=1, smart_step=1), _thing(GEM, 0.375, 0.375 * 24 / 35),
+             _thing(LOCK, 0.5, 0.5), _thing(KEY, 0.375, 0.375 * 13 / 21),
+             _thing(RING_KEY, 0.03, 0.03 * 13 / 21, image_type=KEY, render_z=1, rotation=np.pi / 2, use_abs_coords=1)):
+    _PLAIN[_one["type"]] = _one
+
+
 def _things(level: Level, corner: Tile) -> np.ndarray:
     "All entities of a level whose lower left corner is there."
-    def middle(tile: Tile) -> tuple[float, float]:
-        return tile[0] + corner[0] + 0.5, tile[1] + corner[1] + 0.5
-
-    found = [_thing(PLAYER, *middle(level.start), 0.375, 0.375, render_z=1, smart_step=1),
-             _thing(GEM, *middle(level.gem), 0.375, 0.375 * 24 / 35)]
-    found += [_thing(LOCK, *middle(tile), 0.5, 0.5, image_theme=i) for i, tile in enumerate(level.locks)]
-    found += [_thing(KEY, *middle(tile), 0.375, 0.375 * 13 / 21, image_theme=i)
-              for i, tile in enumerate(level.keys) if tile is not None]
-    return np.array(found + [
-        _thing(RING_KEY, 1 - 0.03 * (2 * i + 1.25), 0.0225, 0.03, 0.03 * 13 / 21, image_type=KEY, image_theme=i,
-               render_z=1, rotation=np.pi / 2, use_abs_coords=1) for i in range(len(level.keys))])
+    lying = [(PLAYER, 0, level.start), (GEM, 0, level.gem), *((LOCK, i, tile) for i, tile in enumerate(level.locks)),
+             *((KEY, i, tile) for i, tile in enumerate(level.keys) if tile is not None)]
+    x, y = corner[0] + 0.5, corner[1] + 0.5
+    placed = [(kind, i, tile[0] + x, tile[1] + y) for kind, i, tile in lying]
+    placed += [(RING_KEY, i, 1 - 0.03 * (2 * i + 1.25), 0.0225) for i in range(len(level.keys))]
+    kinds, themes, xs, ys = zip(*placed, strict=True)
+    found = _PLAIN[list(kinds)]
+    found["image_theme"], found["x"], found["y"] = themes, xs, ys
+    return found
 
 
 def dress(
@@ -106,23 +111,23 @@ def read_level(state: HeistState) -> Level:
     keys = [tiles.get((KEY, i)) for i in numbers if (LOCK, i) in tiles]
     return Level(state.grid == SPACE, tiles[PLAYER, 0], tiles[GEM, 0], tuple(locks), tuple(keys))
 
-# %% ../../nbs/23_heist.vector.ipynb #69b1221d
+# %% ../../nbs/23_heist.vector.ipynb #aaacc4de
 OBJECTIVES = ("collect_key_1", "collect_key_2", "collect_key_3", "open_lock_1", "open_lock_2", "open_lock_3",
               "take_gem")
 _TAKE = len(OBJECTIVES) - 1
-_CORNER = ((60, 61), (57, 58), (53, 54))                 # columns in which the held keys are drawn, in rows 2 to 5
-_AROUND = np.array([(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx])
+_PICTURE = 64 * 64 * 3                                   # bytes
+_CORNER = np.array([[row * 64 + column for row in range(2, 6) for column in columns]      # where held keys are drawn
+                    for columns in ((60, 61), (57, 58), (53, 54))])
+_AROUND = np.array([dy * 64 + dx for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx])
 
 
 def _spots(state: HeistState) -> np.ndarray:
-    "Which pixels of the picture (row · 64 + column) tell of each key and each lock, (6, 8) int64; 0: of none."
-    found, unit = np.zeros((6, 8), np.int64), 64 / state.world_dim
-    for i in range(state.num_keys):
-        found[i] = [row * 64 + column for row in range(2, 6) for column in _CORNER[i]]
+    "Which bytes of the picture tell of each key and each lock, 8 pixels for each, (6, 24) int64; 0: of none."
+    pixels, unit = np.zeros((6, 8), np.int64), 64 / state.world_dim
+    pixels[:state.num_keys] = _CORNER[:state.num_keys]
     for lock in state.entities[state.entities["type"] == LOCK]:
-        middle = np.array([64 - lock["y"] * unit, lock["x"] * unit]).astype(int)
-        found[3 + lock["image_theme"]] = (middle + _AROUND) @ (64, 1)
-    return found
+        pixels[3 + lock["image_theme"]] = int(64 - lock["y"] * unit) * 64 + int(lock["x"] * unit) + _AROUND
+    return (3 * pixels[..., None] + (0, 1, 2)).reshape(6, 24)
 
 
 def _to_do(state: HeistState) -> np.ndarray:
@@ -175,7 +180,7 @@ def _seeds(seed: Any, num_envs: int) -> tuple[int, ...]:
         raise ValueError(f"{num_envs} environments need {num_envs} base seeds, got {len(seed)}")
     return tuple(int(s) for s in seed)
 
-# %% ../../nbs/23_heist.vector.ipynb #b3a73461
+# %% ../../nbs/23_heist.vector.ipynb #fe62729d
 _SIZE = 1 << 20                                          # bytes, more than any state has
 
 
@@ -240,7 +245,7 @@ class _Stage(VectorEnv):
         self._episode, self._steps, self._return = np.zeros(n, np.int64), np.zeros(n, np.int32), np.zeros(n)
         self._possible, self._unlocked = np.zeros((n, goals), bool), np.zeros((n, goals), bool)
         self._left, self._over = np.zeros((n, goals), bool), np.zeros(n, bool)
-        self._spots, self._played_since = np.zeros((n, 6, 8), np.int64), np.zeros(n, np.int64)
+        self._spots, self._played_since = np.zeros((n, 6, 24), np.int64), np.zeros(n, np.int64)
         self._untouched = True
 
     def _put(self, i: int, data: bytes) -> None:
@@ -261,7 +266,7 @@ class _Stage(VectorEnv):
         "Which sub-environments have played all their episodes, (N,) bool."
         return self._over.copy()
 
-# %% ../../nbs/23_heist.vector.ipynb #26ed866b
+# %% ../../nbs/23_heist.vector.ipynb #a2c956a1
 class _Episodes(_Stage):
     "How episodes begin, and what is found out about them."
 
@@ -276,12 +281,12 @@ class _Episodes(_Stage):
             state = dress(self._first[i], make_level(world, rng, DIMENSIONS[self.mode]), world.look, rng)
             self._put(i, write_state(state))
         self._steps[i], self._return[i], self._unlocked[i] = 0, 0, False
-        self._spots[i], self._left[i] = _spots(state), _to_do(state)
+        self._spots[i], self._left[i] = _spots(state) + i * _PICTURE, _to_do(state)
         self._possible[i] = self._left[i]
 
     def _watch(self) -> np.ndarray:
-        "The watched spots of all pictures, (N, 6, 8, 3)."
-        return self._pictures.reshape(self.num_envs, -1, 3)[np.arange(self.num_envs)[:, None, None], self._spots]
+        "The watched bytes of all pictures, (N, 6, 24)."
+        return self._pictures.reshape(-1).take(self._spots)
 
     def _look(self) -> None:
         "Take in all pictures as they are."
@@ -291,13 +296,13 @@ class _Episodes(_Stage):
     def _follow(self, going: np.ndarray) -> None:
         "Find out which keys were taken and which locks opened, in games that go on."
         before, self._watched = self._watched, self._watch()
-        changed = (before != self._watched).any((2, 3)) & self._left[:, :_TAKE]
+        changed = (before != self._watched).any(2) & self._left[:, :_TAKE]
         for i in np.flatnonzero(changed.any(1) & going):
             left = _to_do(read_state(self._state(i)))
             self._unlocked[i] |= self._left[i] & ~left
             self._left[i] = left
 
-# %% ../../nbs/23_heist.vector.ipynb #d8ef3a5d
+# %% ../../nbs/23_heist.vector.ipynb #86ff3181
 def draw_state(data: bytes, mode: str) -> np.ndarray:
     "A state drawn by the game, (512, 512, 3) uint8."
     game = _game(1, 0, mode, 0, render_mode="rgb_array")
@@ -340,7 +345,7 @@ class _Album(_Episodes):
             (_, base[i], self._episode[i], self._played_since[i], self._steps[i], self._return[i], self._over[i],
              goals) = head
             self._possible[i], self._unlocked[i], self._left[i] = np.frombuffer(goals, bool).reshape(3, -1)
-            self._spots[i] = _spots(state)
+            self._spots[i] = _spots(state) + i * _PICTURE
             self._put(i, states[i][_HEAD.size:])
         self._base, self._untouched, self._ready = tuple(base), False, True
         self._look()
