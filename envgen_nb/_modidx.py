@@ -268,6 +268,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                  'envgen_nb.bench.crafter_parts': ('bench.html#crafter_parts', 'envgen_nb/bench.py'),
                                  'envgen_nb.bench.crafter_row': ('bench.html#crafter_row', 'envgen_nb/bench.py'),
                                  'envgen_nb.bench.crafter_starts': ('bench.html#crafter_starts', 'envgen_nb/bench.py'),
+                                 'envgen_nb.bench.heist_row': ('bench.html#heist_row', 'envgen_nb/bench.py'),
+                                 'envgen_nb.bench.heist_rows': ('bench.html#heist_rows', 'envgen_nb/bench.py'),
                                  'envgen_nb.bench.part_text': ('bench.html#part_text', 'envgen_nb/bench.py'),
                                  'envgen_nb.bench.pinned': ('bench.html#pinned', 'envgen_nb/bench.py'),
                                  'envgen_nb.bench.row_text': ('bench.html#row_text', 'envgen_nb/bench.py'),
