@@ -111,13 +111,18 @@ def read_level(state: HeistState) -> Level:
     keys = [tiles.get((KEY, i)) for i in numbers if (LOCK, i) in tiles]
     return Level(state.grid == SPACE, tiles[PLAYER, 0], tiles[GEM, 0], tuple(locks), tuple(keys))
 
-# %% ../../nbs/23_heist.vector.ipynb #aaacc4de
+# %% ../../nbs/23_heist.vector.ipynb #f2f989ad
 OBJECTIVES = ("collect_key_1", "collect_key_2", "collect_key_3", "open_lock_1", "open_lock_2", "open_lock_3",
               "take_gem")
 _TAKE = len(OBJECTIVES) - 1
 _PICTURE = 64 * 64 * 3                                   # bytes
 _CORNER = np.array([[row * 64 + column for row in range(2, 6) for column in columns]      # where held keys are drawn
                     for columns in ((60, 61), (57, 58), (53, 54))])
+_SHOWN = [{1: (30, 167, 225), 3: (30, 167, 225), 4: (29, 164, 221), 5: (30, 167, 225), 7: (30, 167, 225)},
+          {0: (115, 205, 75), 1: (115, 205, 75), 2: (115, 205, 75), 3: (177, 227, 155), 4: (115, 205, 75)},
+          {0: (232, 106, 23), 1: (232, 106, 23), 2: (232, 106, 23), 3: (232, 106, 23), 4: (201, 91, 19)}]
+_SURE = np.array([[pixel in shown for pixel in range(8) for _ in range(3)] for shown in _SHOWN])
+_COLOURS = np.array([[c for pixel in range(8) for c in shown.get(pixel, (0, 0, 0))] for shown in _SHOWN], np.uint8)
 _AROUND = np.array([dy * 64 + dx for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx])
 
 
@@ -266,7 +271,7 @@ class _Stage(VectorEnv):
         "Which sub-environments have played all their episodes, (N,) bool."
         return self._over.copy()
 
-# %% ../../nbs/23_heist.vector.ipynb #a2c956a1
+# %% ../../nbs/23_heist.vector.ipynb #d4fca957
 class _Episodes(_Stage):
     "How episodes begin, and what is found out about them."
 
@@ -297,6 +302,7 @@ class _Episodes(_Stage):
         "Find out which keys were taken and which locks opened, in games that go on."
         before, self._watched = self._watched, self._watch()
         changed = (before != self._watched).any(2) & self._left[:, :_TAKE]
+        changed[:, :3] &= ((self._watched[:, :3] == _COLOURS) | ~_SURE).all(2)
         for i in np.flatnonzero(changed.any(1) & going):
             left = _to_do(read_state(self._state(i)))
             self._unlocked[i] |= self._left[i] & ~left
