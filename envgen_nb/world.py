@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Section', 'World', 'Parameter', 'parameters', 'Complaint', 'check_world', 'load_worlds', 'save_worlds', 'Simulator',
-           'register_simulator', 'simulators', 'get_simulator', 'make_vec']
+           'base_seeds', 'check_number', 'register_simulator', 'simulators', 'get_simulator', 'make_vec']
 
 # %% ../nbs/00_world.ipynb #27e31255
 import importlib
@@ -250,6 +250,31 @@ class Simulator(ABC):
     @abstractmethod
     def score(self, success_rates: Mapping[str, float]) -> float:
         "One number for success rates in percent."
+
+# %% ../nbs/00_world.ipynb #74c86428
+def base_seeds(
+    seed: int | Sequence[int],   # one for all, or one for each
+    num_envs: int,               # sub-environments
+) -> tuple[int, ...]:            # num_envs integers from 0
+    "The base seed of each sub-environment; `ValueError` if these are no seeds."
+    single = not isinstance(seed, Sequence | np.ndarray)
+    given = [seed] if single else list(seed)
+    if not all(isinstance(s, int | np.integer) and not isinstance(s, bool) and 0 <= s < 2 ** 63 for s in given):
+        raise ValueError(f"a seed is an integer from 0 to 2**63 - 1, or one such for each environment, not {seed!r}")
+    if single:
+        return tuple(int(s) & 0x7FFFFFFF for s in np.random.SeedSequence(int(seed)).generate_state(num_envs))
+    if len(given) != num_envs:
+        raise ValueError(f"{num_envs} environments need {num_envs} base seeds, got {len(given)}")
+    return tuple(int(s) for s in given)
+
+
+def check_number(name: str, value: Any, low: int, high: int | None = None, optional: bool = True) -> None:
+    "`ValueError` if this is no integer from `low` on, up to `high`."
+    if value is None and optional:
+        return
+    if (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low
+            or (high is not None and value > high)):
+        raise ValueError(f"{name} is an integer from {low}{'' if high is None else f' to {high}'}, not {value!r}")
 
 # %% ../nbs/00_world.ipynb #c752efa2
 _registry: dict[str, str] = {"crafter": "envgen_nb.crafter.simulator:Crafter",

@@ -17,7 +17,17 @@ from gymnasium.vector import VectorEnv
 
 from .ppo import Agent
 
-# %% ../../nbs/42_agent.evaluate.ipynb #0b8b719b
+# %% ../../nbs/42_agent.evaluate.ipynb #2547f8b0
+def _marked(indices: list[list[int]], objectives: int) -> np.ndarray:
+    "Lists of indices as rows of marks, (E, objectives) bool."
+    found = np.zeros((len(indices), objectives), bool)
+    for row, marks in zip(found, indices, strict=True):
+        if not all(type(i) is int and 0 <= i < objectives for i in marks):
+            raise ValueError(f"{marks} are not indices of {objectives} objectives")
+        row[marks] = True
+    return found
+
+# %% ../../nbs/42_agent.evaluate.ipynb #2684012a
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     "The results of `runs` evaluation runs of equally many episodes, E in all: run after run."
@@ -76,16 +86,6 @@ class Evaluation:
                               None if possible is None else _marked(possible, objectives))
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"this is not an evaluation: {error!r}") from error
-
-
-def _marked(indices: list[list[int]], objectives: int) -> np.ndarray:
-    "Lists of indices as rows of marks, (E, objectives) bool."
-    found = np.zeros((len(indices), objectives), bool)
-    for row, marks in zip(found, indices, strict=True):
-        if not all(type(i) is int and 0 <= i < objectives for i in marks):
-            raise ValueError(f"{marks} are not indices of {objectives} objectives")
-        row[marks] = True
-    return found
 
 # %% ../../nbs/42_agent.evaluate.ipynb #d94a2e47
 def evaluate(

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Crafter']
 
-# %% ../../nbs/19_crafter.simulator.ipynb #7f0d65d2
+# %% ../../nbs/19_crafter.simulator.ipynb #c3c2da3d
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -15,9 +15,9 @@ from gymnasium.vector import VectorEnv
 
 from .env import OBSERVATIONS, check_settings
 from .reference import ACTIONS, AREA, LENGTH, MATERIALS, OBJECTIVES, Game
-from .vector import CrafterVectorEnv, base_seeds
+from .vector import CrafterVectorEnv
 from .world import CrafterWorld, ExtendedCrafterWorld
-from ..world import Simulator, World, check_world
+from ..world import Simulator, World, base_seeds, check_world
 
 # %% ../../nbs/19_crafter.simulator.ipynb #fbe97945
 def _draw_map(

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['BACKGROUNDS', 'OBJECTIVES', 'LENGTH', 'DIMENSIONS', 'dress', 'read_level', 'draw_state', 'HeistVectorEnv']
 
-# %% ../../nbs/23_heist.vector.ipynb #f0f1ccb3
+# %% ../../nbs/23_heist.vector.ipynb #a2becba2
 import contextlib
 import io
 import struct
@@ -34,6 +34,7 @@ from envgen_nb.heist.state import (
     write_state,
 )
 from .world import HeistWorld
+from ..world import base_seeds, check_number
 
 # %% ../../nbs/23_heist.vector.ipynb #0f1845ac
 def _procgen() -> Any:
@@ -144,16 +145,9 @@ def _to_do(state: HeistState) -> np.ndarray:
     found[_TAKE] = (types == GEM).any()
     return found
 
-# %% ../../nbs/23_heist.vector.ipynb #f5387cc6
+# %% ../../nbs/23_heist.vector.ipynb #7147fc97
 LENGTH = 1000                                            # steps after which Procgen ends an episode by itself
-
-
-def _check_number(name: str, value: Any, low: int, high: int = 2 ** 31 - 1, optional: bool = True) -> None:
-    "`ValueError` if this is no integer in the range."
-    if value is None and optional:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise ValueError(f"{name} is an integer from {low} to {high}, not {value!r}")
+_INT = 2 ** 31 - 1                                       # the largest number that Procgen takes
 
 
 def _check_worlds(worlds: Any, mode: str) -> tuple[HeistWorld | None, ...]:
@@ -175,17 +169,12 @@ DIMENSIONS = {"easy": 9, "hard": 13}                     # tiles of a side of th
 
 
 def _seeds(seed: Any, num_envs: int) -> tuple[int, ...]:
-    "The base seed of each sub-environment; `ValueError` if these are none."
-    single = not isinstance(seed, Sequence | np.ndarray)
-    for one in [seed] if single else list(seed):
-        _check_number("a seed", one, 0, optional=False)
-    if single:
-        return tuple(int(s) & 0x7FFFFFFF for s in np.random.SeedSequence(int(seed)).generate_state(num_envs))
-    if len(seed) != num_envs:
-        raise ValueError(f"{num_envs} environments need {num_envs} base seeds, got {len(seed)}")
-    return tuple(int(s) for s in seed)
+    "The base seed of each sub-environment; `ValueError` if these are none that Procgen takes."
+    for one in list(seed) if isinstance(seed, Sequence | np.ndarray) else [seed]:
+        check_number("a seed", one, 0, _INT, optional=False)
+    return base_seeds(seed, num_envs)
 
-# %% ../../nbs/23_heist.vector.ipynb #fe62729d
+# %% ../../nbs/23_heist.vector.ipynb #7eee1006
 _SIZE = 1 << 20                                          # bytes, more than any state has
 
 
@@ -198,39 +187,8 @@ def _beginning(seed: int, mode: str) -> bytes:
         game.close()
 
 
-class _Stage(VectorEnv):
-    "The games, and the episodes that they are in."
-    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"], "render_fps": 15}
-    render_mode = "rgb_array"
-
-    def __init__(
-        self,
-        worlds: Sequence[HeistWorld | None] = (None,),   # sub-environment i plays worlds[i % len(worlds)]
-        num_envs: int = 8,                               # sub-environments
-        seed: int | Sequence[int] = 0,                   # one for all, or the base seed of each
-        obs: str = "pixels",                             # there is nothing else
-        length: int | None = None,                       # steps before truncation; None: 1,000
-        episodes: int | None = None,                     # episodes per sub-environment; None: no end
-        mode: str = "easy",                              # "easy" (mazes up to 9 tiles) or "hard" (up to 13)
-        num_threads: int | None = None,                  # of Procgen; None: 1
-    ):
-        _check_number("num_envs", num_envs, 1, optional=False)
-        _check_number("length", length, 1)
-        _check_number("episodes", episodes, 1)
-        _check_number("num_threads", num_threads, 1, 64)
-        if mode not in DIMENSIONS or obs != "pixels":
-            raise ValueError(f"mode is one of {', '.join(DIMENSIONS)} and obs is pixels, not {mode!r} and {obs!r}")
-        self.num_envs, self.length, self.episodes, self.mode = int(num_envs), int(length or LENGTH), episodes, mode
-        self.worlds, self._threads = _check_worlds(worlds, mode), int(num_threads or 1)
-        self.single_observation_space = spaces.Box(0, 255, (64, 64, 3), np.uint8)
-        self.single_action_space = spaces.Discrete(15)
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self._played = np.arange(self.num_envs, dtype=np.int32) % len(self.worlds)
-        made = [world if world and world.settings() else None for world in self.worlds]
-        self._world = [made[i] for i in self._played]
-        self._ready, self._game = False, None
-        self._open(seed)
+class _Games(VectorEnv):
+    "The games themselves, as Procgen has them."
 
     def _open(self, seed: int | Sequence[int]) -> None:
         "New games, each at its very beginning."
@@ -270,6 +228,41 @@ class _Stage(VectorEnv):
     def finished(self) -> np.ndarray:
         "Which sub-environments have played all their episodes, (N,) bool."
         return self._over.copy()
+
+# %% ../../nbs/23_heist.vector.ipynb #165e025a
+class _Stage(_Games):
+    "What a vector environment of Heist is made of."
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"], "render_fps": 15}
+    render_mode = "rgb_array"
+
+    def __init__(
+        self,
+        worlds: Sequence[HeistWorld | None] = (None,),   # sub-environment i plays worlds[i % len(worlds)]
+        num_envs: int = 8,                               # sub-environments
+        seed: int | Sequence[int] = 0,                   # one for all, or the base seed of each
+        obs: str = "pixels",                             # there is nothing else
+        length: int | None = None,                       # steps before truncation; None: 1,000
+        episodes: int | None = None,                     # episodes per sub-environment; None: no end
+        mode: str = "easy",                              # "easy" (mazes up to 9 tiles) or "hard" (up to 13)
+        num_threads: int | None = None,                  # of Procgen; None: 1
+    ):
+        check_number("num_envs", num_envs, 1, _INT, optional=False)
+        check_number("length", length, 1, _INT)
+        check_number("episodes", episodes, 1, _INT)
+        check_number("num_threads", num_threads, 1, 64)
+        if mode not in DIMENSIONS or obs != "pixels":
+            raise ValueError(f"mode is one of {', '.join(DIMENSIONS)} and obs is pixels, not {mode!r} and {obs!r}")
+        self.num_envs, self.length, self.episodes, self.mode = int(num_envs), int(length or LENGTH), episodes, mode
+        self.worlds, self._threads = _check_worlds(worlds, mode), int(num_threads or 1)
+        self.single_observation_space = spaces.Box(0, 255, (64, 64, 3), np.uint8)
+        self.single_action_space = spaces.Discrete(15)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._played = np.arange(self.num_envs, dtype=np.int32) % len(self.worlds)
+        made = [world if world and world.settings() else None for world in self.worlds]
+        self._world = [made[i] for i in self._played]
+        self._ready, self._game = False, None
+        self._open(seed)
 
 # %% ../../nbs/23_heist.vector.ipynb #d4fca957
 class _Episodes(_Stage):
