@@ -6,7 +6,7 @@
 __all__ = ['write_report', 'find_notebook', 'notebook_parameters', 'read_parameters', 'runs_folder', 'new_run_path', 'open_run',
            'run_notebook', 'load_agent', 'play']
 
-# %% ../nbs/70_batch.ipynb #cc7a1297
+# %% ../nbs/70_batch.ipynb #cd00c868
 import ast
 import html
 import io
@@ -24,7 +24,6 @@ from traitlets.config import Config
 import envgen_nb
 
 from .agent.checkpoint import load_checkpoint
-from .agent.networks import get_preset
 from .agent.ppo import Agent
 from .cycle.folder import RunFolder, RunFolderError, create_run
 from .cycle.settings import RunSettings, SettingsError, load_settings, read_ini
@@ -178,21 +177,21 @@ def run_notebook(
             output.replace(final)
     return final
 
-# %% ../nbs/70_batch.ipynb #7c60100e
+# %% ../nbs/70_batch.ipynb #9e9750db
 def load_agent(run: RunFolder, part: str | None = None) -> Agent:
     "The agent of a run after a part, by default the latest that was measured."
     measured = [name for name in run.parts if (run.path / name / "checkpoint.pt").exists()]
     if not measured or (part is not None and part not in measured):
         raise RunFolderError(f"{run.path.name} has no agent{f' of {part}' if part else ''}; "
                              f"there are: {', '.join(measured) or 'none yet'}")
-    preset = get_preset(run.settings.agent)
-    venv = run.simulator.make_vec(num_envs=1, obs=preset.obs)
+    preset = run.settings.preset
+    venv = run.simulator.make_vec([run.original], num_envs=1, obs=preset.obs)
     agent = Agent(preset, venv.single_observation_space, venv.single_action_space, run.settings.seed)
     venv.close()
     agent.load_state_dict(load_checkpoint(run.path / (part or measured[-1]) / "checkpoint.pt")["agent"])
     return agent
 
-# %% ../nbs/70_batch.ipynb #ef814d06
+# %% ../nbs/70_batch.ipynb #2b1e2ccb
 def play(
     run: RunFolder,                # whose agent plays
     out: str | Path,               # the clip: .gif or .webp
@@ -206,7 +205,8 @@ def play(
     if Path(out).suffix not in (".gif", ".webp"):
         raise ValueError(f"a clip is a .gif or a .webp, not {Path(out).suffix or 'a file without an ending'}")
     agent = load_agent(run, part)
-    venv = run.simulator.make_vec([world], num_envs=1, seed=[seed], obs=agent.preset.obs, episodes=1, length=steps)
+    venv = run.simulator.make_vec([world or run.original], num_envs=1, seed=[seed], obs=agent.preset.obs, episodes=1,
+                                  length=steps)
     observation, _ = venv.reset(seed=[seed])
     frames, ended = [Image.fromarray(venv.render()[0])], {}
     while "episode" not in ended:

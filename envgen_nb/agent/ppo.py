@@ -85,7 +85,7 @@ def _copy_to(stored: Any, t: int, obs: Any) -> None:
             source = source.pin_memory()         # the copy then goes on while the CPU does something else
         target[t].copy_(source, non_blocking=target.is_cuda)
 
-# %% ../../nbs/41_agent.ppo.ipynb #a6664cdf
+# %% ../../nbs/41_agent.ppo.ipynb #5b7fd03b
 @dataclass(frozen=True)
 class Episodes:
     "E finished episodes, in the order of their ends."
@@ -93,6 +93,7 @@ class Episodes:
     lengths: np.ndarray   # (E,) int32, steps
     unlocked: np.ndarray  # (E, objectives) bool, what was achieved in the episode; (0, 0) if no episode ended
     worlds: np.ndarray    # (E,) int32, index into `venv.worlds`
+    possible: np.ndarray  # (E, objectives) bool, what the episode had; everything where the environment does not say
 
     def __len__(self) -> int:
         return len(self.returns)
@@ -102,7 +103,8 @@ class Episodes:
         "All episodes of several rollouts or steps."
         parts = [part for part in parts if len(part)]
         if not parts:
-            return Episodes(np.zeros(0), np.zeros(0, np.int32), np.zeros((0, 0), bool), np.zeros(0, np.int32))
+            nothing, none = np.zeros((0, 0), bool), np.zeros(0, np.int32)
+            return Episodes(np.zeros(0), none, nothing, none, nothing)
         fields = [field.name for field in dataclasses.fields(Episodes)]
         return Episodes(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
 
@@ -110,7 +112,8 @@ class Episodes:
 def _ended(info: dict[str, Any]) -> list[Episodes]:
     "The episodes that a step's infos report, copied: the environment may use its arrays again."
     episode, mask = info["episode"], info["_episode"]
-    return [Episodes(*(np.array(episode[key][mask]) for key in ("return", "length", "unlocked", "world")))]
+    told = {"possible": np.ones_like(episode["unlocked"])} | episode
+    return [Episodes(*(np.array(told[key][mask]) for key in ("return", "length", "unlocked", "world", "possible")))]
 
 # %% ../../nbs/41_agent.ppo.ipynb #d5695dd1
 Act = Callable[[Any], tuple[Tensor, Tensor]]           # observations to logits and values, as a `Policy` does

@@ -56,7 +56,7 @@ FORMAT = 1   # of the run folder; raised when an older reader would misread it
 class RunFolderError(RuntimeError):
     "The folder is not a run, or not one that this version can read; the message says what to do."
 
-# %% ../../nbs/51_cycle.folder.ipynb #41d89480
+# %% ../../nbs/51_cycle.folder.ipynb #dafe3e1d
 class RunFolder:
     "The files of one run, read by name; reading changes nothing. What the run has not come to is None or empty."
 
@@ -67,6 +67,11 @@ class RunFolder:
         self.simulator: Simulator = get_simulator(self.settings.simulator)
         cycles = [f"cycle-{cycle}" for cycle in range(self.settings.num_cycles + 1)]
         self.parts = cycles + (["final"] if self.settings.final_steps else [])
+
+    @property
+    def original(self) -> World:
+        "The game as it is: a world with nothing set."
+        return self.simulator.world_class(self.settings.vocabulary)()
 
     def text(self, part: str, name: str) -> str | None:
         "A text file of a part: prompt.md, reply.md, rejected-1.md, complaints-1.md."

@@ -6,7 +6,7 @@
 __all__ = ['CHECKPOINT_SECONDS', 'Event', 'Started', 'Prompted', 'Replied', 'Rejected', 'Accepted', 'Training', 'Evaluating',
            'Evaluated', 'Finished', 'run_cycles']
 
-# %% ../../nbs/52_cycle.run.ipynb #e4dd6cb8
+# %% ../../nbs/52_cycle.run.ipynb #04a78ef6
 import contextlib
 import dataclasses
 import math
@@ -22,8 +22,8 @@ import torch
 from torch.utils.tensorboard import SummaryWriter
 
 from ..agent.checkpoint import load_checkpoint, save_checkpoint
-from ..agent.evaluate import Evaluation, evaluate
-from ..agent.networks import Preset, get_preset
+from ..agent.evaluate import Evaluation, evaluate, success_rates
+from ..agent.networks import Preset
 from ..agent.ppo import Agent, NotFiniteError, Report, fastest_team, num_rollouts, train
 from ..agent.threads import Team, keep_memory
 from .folder import RunFolder, Stage, cut_metrics, stages, write_sheet
@@ -149,15 +149,15 @@ class _Walk:
         "A seed of its own for each purpose, all from the run's one seed."
         return int(np.random.SeedSequence((self.settings.seed, *path)).generate_state(1)[0] >> 1)
 
-# %% ../../nbs/52_cycle.run.ipynb #2eaaf862
+# %% ../../nbs/52_cycle.run.ipynb #31d30c1d
 def _open(run: RunFolder, on_text: Callable[[str], None] | None) -> _Walk:
     "Everything that a run needs, as it was at its last checkpoint or at the very start."
-    settings, preset = run.settings, get_preset(run.settings.agent)
+    settings, preset = run.settings, run.settings.preset
     options = dict(settings.designer_options)
     if settings.designer == "manual":
         options.setdefault("folder", str(run.path / "manual"))
     provider = make_provider(settings.designer, **options)
-    with contextlib.closing(run.simulator.make_vec(num_envs=1, obs=preset.obs)) as venv:
+    with contextlib.closing(run.simulator.make_vec([run.original], num_envs=1, obs=preset.obs)) as venv:
         agent = Agent(preset, venv.single_observation_space, venv.single_action_space, settings.seed, settings.device)
     state = load_checkpoint(run.path / "checkpoint.pt") if (run.path / "checkpoint.pt").exists() else None
     if state:
@@ -264,13 +264,13 @@ def _accept(run: RunFolder, part: str, designs: Any) -> Accepted:
     write_json(run.path / part / "worlds.json", [world.settings() for world in worlds])
     return Accepted(part, tuple(purposes), tuple(worlds))
 
-# %% ../../nbs/52_cycle.run.ipynb #60ab3263
+# %% ../../nbs/52_cycle.run.ipynb #c0ea405f
 def _make_venv(walk: _Walk, index: int, stage: Stage) -> Any:
     "The sub-environments of a stage: the designed worlds, all at once, or the original game."
     worlds = walk.run.worlds(stage.name) if stage.phase == "worlds" else []
     return walk.run.simulator.make_vec(
-        worlds=worlds or [None], num_envs=walk.preset.num_envs, seed=walk.seed(1, index), obs=walk.preset.obs,
-        length=walk.settings.world_length if worlds else None, num_threads=walk.team.threads)
+        worlds=worlds or [walk.run.original], num_envs=walk.preset.num_envs, seed=walk.seed(1, index),
+        obs=walk.preset.obs, length=walk.settings.world_length if worlds else None, num_threads=walk.team.threads)
 
 
 def _train(walk: _Walk, index: int, stage: Stage) -> Iterator[Event]:
@@ -298,7 +298,7 @@ def _train(walk: _Walk, index: int, stage: Stage) -> Iterator[Event]:
             raise NotFiniteError(_broken(walk, stage, error)) from error
     _save(walk, index + 1, 0)
 
-# %% ../../nbs/52_cycle.run.ipynb #932f48ca
+# %% ../../nbs/52_cycle.run.ipynb #8ac37f4f
 def _broken(walk: _Walk, stage: Stage, error: NotFiniteError) -> str:
     "What broke, where, and where to go on from."
     back = f"checkpoint.pt, of step {walk.saved_step:,}" if walk.saved_step is not None else "the start of the run"
@@ -318,6 +318,8 @@ def _log_rollout(walk: _Walk, stage: Stage, rollout: int, report: Report, logged
         "episodes": {"return": episodes.returns.round(4).tolist(), "length": episodes.lengths.tolist(),
                      "world": episodes.worlds.tolist(),
                      "unlocked": [np.flatnonzero(row).tolist() for row in episodes.unlocked]}}
+    if not episodes.possible.all():
+        record["episodes"]["possible"] = [np.flatnonzero(row).tolist() for row in episodes.possible]
     append_jsonl(walk.run.path / stage.name / "metrics.jsonl", record)
     for name, value in report.metrics.items():
         walk.writer.add_scalar(f"train/{name}", value, walk.agent.steps)
@@ -325,30 +327,31 @@ def _log_rollout(walk: _Walk, stage: Stage, rollout: int, report: Report, logged
         walk.writer.add_scalar(f"{stage.phase}/episode_return", float(episodes.returns.mean()), walk.agent.steps)
         walk.writer.add_scalar(f"{stage.phase}/episode_length", float(episodes.lengths.mean()), walk.agent.steps)
 
-# %% ../../nbs/52_cycle.run.ipynb #a3e9e68d
+# %% ../../nbs/52_cycle.run.ipynb #f14b5ce4
 class _Meter:
     "Speed, time left, and success rates of the last 100 training episodes."
 
     def __init__(self, walk: _Walk, index: int):
         self.walk, self.index = walk, index
         self.recent: deque[tuple[float, int]] = deque([(time.monotonic(), 0)], maxlen=20)
-        self.unlocked: deque[np.ndarray] = deque(maxlen=100)
+        self.episodes: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=100)   # what each unlocked, and had
         self.measurements = len(walk.run.parts) - len(walk.run.evaluations())     # still to come
 
     def event(self, stage: Stage, report: Report, rollout: int, total: int, batch: int) -> Training:
         walk, objectives = self.walk, self.walk.run.simulator.objectives
         self.recent.append((time.monotonic(), self.recent[-1][1] + batch))
-        self.unlocked.extend(report.episodes.unlocked)
+        self.episodes.extend(zip(report.episodes.unlocked, report.episodes.possible, strict=True))
         (start, first), (now, last) = self.recent[0], self.recent[-1]
         speed = (last - first) / max(now - start, 1e-9)
         rounds = [num_rollouts(s.steps, walk.preset) for s in stages(walk.settings)]
         steps, left = sum(rounds) * batch, (sum(rounds[self.index:]) - rollout) * batch
         seconds = left / speed + self.measurements * walk.seconds_per_evaluation
-        rates = 100 * np.mean(self.unlocked, axis=0) if self.unlocked else np.zeros(len(objectives))
+        unlocked, possible = np.array(list(self.episodes), bool).reshape(-1, 2, len(objectives)).swapaxes(0, 1)
+        rates = success_rates(unlocked, possible, objectives)
         return Training(stage.name, stage.phase, rollout * batch, total * batch, steps - left, steps, round(speed, 1),
-                        round(seconds, 1), {o: round(float(r), 1) for o, r in zip(objectives, rates, strict=True)})
+                        round(seconds, 1), {name: round(rate, 1) for name, rate in rates.items()})
 
-# %% ../../nbs/52_cycle.run.ipynb #b16c7e01
+# %% ../../nbs/52_cycle.run.ipynb #d07b4ec0
 def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
     "Measure the agent, unless that has been done."
     run = walk.run
@@ -357,8 +360,9 @@ def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
     episodes = walk.settings.evaluation_runs * walk.settings.evaluation_episodes
     yield Evaluating(part, episodes)
     start = time.monotonic()
-    with contextlib.closing(run.simulator.make_vec(num_envs=episodes, seed=walk.seed(2), obs=walk.preset.obs,
-                                                   episodes=1, num_threads=walk.team.threads)) as venv:
+    with contextlib.closing(run.simulator.make_vec(
+            [run.original], num_envs=episodes, seed=walk.seed(2), obs=walk.preset.obs, episodes=1,
+            num_threads=walk.team.threads)) as venv:
         evaluation = evaluate(walk.agent, venv, walk.settings.evaluation_runs, walk.seed(2))
     walk.seconds_per_evaluation = time.monotonic() - start
     save_checkpoint(run.path / part / "checkpoint.pt", {"agent": walk.agent.state_dict()})

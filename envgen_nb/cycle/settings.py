@@ -5,25 +5,25 @@
 # %% auto #0
 __all__ = ['RunSettings', 'SettingsError', 'make_settings', 'read_ini', 'load_settings']
 
-# %% ../../nbs/50_cycle.settings.ipynb #758de85f
+# %% ../../nbs/50_cycle.settings.ipynb #48bd401d
 import configparser
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..agent.networks import PRESETS, get_device
+from ..agent.networks import Preset, get_device, get_preset
 from ..designer.prompt import load_templates
 from ..designer.provider import make_provider, provider_names, provider_options
 from ..world import get_simulator, simulators
 
-# %% ../../nbs/50_cycle.settings.ipynb #a1745945
+# %% ../../nbs/50_cycle.settings.ipynb #6d06eb57
 class RunSettings(BaseModel):
     "What decides a run. Frozen; unknown names and wrong types are errors; `create_run` stores it with the run."
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
 
     simulator: str = Field("crafter", description="the game")
-    vocabulary: str = Field("paper", description="which settings a designer may use: paper or extended")
+    vocabulary: str = Field("paper", description="which settings a designer may use, by the name the game gives them")
     seed: int = Field(0, ge=0, lt=2**31, description="all randomness of the run follows from it")
 
     num_cycles: int = Field(4, ge=1, le=100, description="design, train, measure: how many times")
@@ -36,6 +36,7 @@ class RunSettings(BaseModel):
     evaluation_episodes: int = Field(20, ge=1, le=10_000, description="episodes per evaluation")
 
     agent: str = Field("symbols", description="preset of the agent: symbols, laptop or paper")
+    agent_options: dict[str, Any] = Field(default_factory=dict, description="numbers of the preset to change")
     device: str = Field("cpu", description="where the network runs: cpu, cuda or cuda:1")
     threads: int | None = Field(None, ge=1, description="threads that learn at once; None: measured at the start")
     deterministic: bool = Field(False, description="on a GPU: slower, but the same bits every time")
@@ -46,6 +47,12 @@ class RunSettings(BaseModel):
     max_calls: int | None = Field(None, ge=1, description="cap on model calls for the whole run")
     max_tokens: int | None = Field(None, ge=1, description="cap on tokens, in and out, for the whole run")
     templates: str = Field("default", description="prompt templates: default, a version, or a folder with own ones")
+
+    @property
+    def preset(self) -> Preset:
+        "The preset of the agent, with the changes."
+        return get_preset(self.agent, **{name: tuple(value) if isinstance(value, list) else value     # as JSON has them
+                                         for name, value in self.agent_options.items()})
 
     @property
     def llm_steps(self) -> int:
@@ -62,15 +69,17 @@ class RunSettings(BaseModel):
         _check_names(self)
         return self
 
-# %% ../../nbs/50_cycle.settings.ipynb #7e0ec540
+# %% ../../nbs/50_cycle.settings.ipynb #89bfdeee
 def _check_names(settings: RunSettings) -> None:
     "A `ValueError` for a game, vocabulary, preset, device or designer that does not exist."
     if settings.simulator not in simulators():
         raise ValueError(f"simulator: no game is called {settings.simulator!r}; known: {', '.join(simulators())}")
     get_simulator(settings.simulator).world_class(settings.vocabulary)
-    if settings.agent not in PRESETS:
-        raise ValueError(f"agent: no preset is called {settings.agent!r}; known: {', '.join(PRESETS)}")
-    observed = PRESETS[settings.agent].obs
+    try:
+        preset = settings.preset
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"agent: {error}") from None
+    observed = preset.obs
     if observed not in get_simulator(settings.simulator).observations:
         raise ValueError(f"agent: {settings.agent} sees {observed}, which {settings.simulator} does not show")
     if settings.designer not in provider_names():
@@ -78,13 +87,13 @@ def _check_names(settings: RunSettings) -> None:
     make_provider(settings.designer, **settings.designer_options)
     load_templates(settings.templates)
     get_device(settings.device, must_exist=False)
-    most = 1 if settings.device != "cpu" else PRESETS[settings.agent].pieces
+    most = 1 if settings.device != "cpu" else preset.pieces
     if (settings.threads or 1) > most:
         raise ValueError(f"threads: {settings.agent} on {settings.device} has work for {most} at once, not for "
                          f"{settings.threads}; leave it empty to have it measured")
-    if settings.llm_steps and settings.num_worlds > PRESETS[settings.agent].num_envs:
+    if settings.llm_steps and settings.num_worlds > preset.num_envs:
         raise ValueError(f"num_worlds: {settings.num_worlds} worlds do not fit into the "
-                         f"{PRESETS[settings.agent].num_envs} sub-environments in which {settings.agent} trains")
+                         f"{preset.num_envs} sub-environments in which {settings.agent} trains")
 
 # %% ../../nbs/50_cycle.settings.ipynb #199a2f93
 class SettingsError(ValueError):

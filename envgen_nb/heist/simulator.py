@@ -126,14 +126,13 @@ class Heist(Simulator):
             raise ValueError(f"no success rate for {', '.join(missing)}")
         return float(success_rates["take_gem"])
 
-# %% ../../nbs/24_heist.simulator.ipynb #cc66fd1c
+# %% ../../nbs/24_heist.simulator.ipynb #13859add
 def _first(world: World | None, seed: int) -> tuple[bytes, str]:
     "The state at the start of a seed's first episode, and the mode that it needs."
-    mode = "hard" if isinstance(world, HardHeistWorld) else "easy"
-    venv = HeistVectorEnv([world], 1, seed, mode=mode)
+    venv = HeistVectorEnv([world], 1, seed)
     try:
         venv.reset()
-        return venv._state(0), mode
+        return venv._state(0), venv.mode
     finally:
         venv.close()
 

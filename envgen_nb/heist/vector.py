@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['BACKGROUNDS', 'OBJECTIVES', 'LENGTH', 'DIMENSIONS', 'dress', 'read_level', 'draw_state', 'HeistVectorEnv']
 
-# %% ../../nbs/23_heist.vector.ipynb #a2becba2
+# %% ../../nbs/23_heist.vector.ipynb #e0367404
 import contextlib
 import io
 import struct
@@ -33,7 +33,7 @@ from envgen_nb.heist.state import (
     read_state,
     write_state,
 )
-from .world import HeistWorld
+from .world import HardHeistWorld, HeistWorld
 from ..world import base_seeds, check_number
 
 # %% ../../nbs/23_heist.vector.ipynb #0f1845ac
@@ -145,13 +145,16 @@ def _to_do(state: HeistState) -> np.ndarray:
     found[_TAKE] = (types == GEM).any()
     return found
 
-# %% ../../nbs/23_heist.vector.ipynb #7147fc97
+# %% ../../nbs/23_heist.vector.ipynb #6ef8515a
 LENGTH = 1000                                            # steps after which Procgen ends an episode by itself
 _INT = 2 ** 31 - 1                                       # the largest number that Procgen takes
 
 
-def _check_worlds(worlds: Any, mode: str) -> tuple[HeistWorld | None, ...]:
-    "The worlds as a tuple, those with nothing set as None; `TypeError` or `ValueError` if they are none."
+DIMENSIONS = {"easy": 9, "hard": 13}                     # tiles of a side of the screen
+
+
+def _check_worlds(worlds: Any, mode: str | None) -> tuple[tuple[HeistWorld | None, ...], str]:
+    "The worlds as a tuple, and the mode; `TypeError` or `ValueError` if they are none."
     if isinstance(worlds, HeistWorld | str | bytes) or not isinstance(worlds, Sequence):
         raise TypeError(f"worlds is a list of worlds (None stands for the ordinary game), not one "
                         f"{type(worlds).__name__}")
@@ -160,12 +163,10 @@ def _check_worlds(worlds: Any, mode: str) -> tuple[HeistWorld | None, ...]:
     for world in worlds:
         if not isinstance(world, HeistWorld | None):
             raise TypeError(f"a world of Heist is a HeistWorld or None, not {type(world).__name__}")
-        if world is not None:
-            make_level(world, np.random.RandomState(0), DIMENSIONS[mode])
-    return tuple(worlds)
-
-
-DIMENSIONS = {"easy": 9, "hard": 13}                     # tiles of a side of the screen
+    mode = mode or ("hard" if any(isinstance(world, HardHeistWorld) for world in worlds) else "easy")
+    for world in filter(None, worlds):
+        make_level(world, np.random.RandomState(0), DIMENSIONS[mode])
+    return tuple(worlds), mode
 
 
 def _seeds(seed: Any, num_envs: int) -> tuple[int, ...]:
@@ -229,7 +230,7 @@ class _Games(VectorEnv):
         "Which sub-environments have played all their episodes, (N,) bool."
         return self._over.copy()
 
-# %% ../../nbs/23_heist.vector.ipynb #165e025a
+# %% ../../nbs/23_heist.vector.ipynb #53838146
 class _Stage(_Games):
     "What a vector environment of Heist is made of."
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"], "render_fps": 15}
@@ -243,17 +244,17 @@ class _Stage(_Games):
         obs: str = "pixels",                             # there is nothing else
         length: int | None = None,                       # steps before truncation; None: 1,000
         episodes: int | None = None,                     # episodes per sub-environment; None: no end
-        mode: str = "easy",                              # "easy" (mazes up to 9 tiles) or "hard" (up to 13)
+        mode: str | None = None,                         # "easy", "hard"; None: hard if there is a HardHeistWorld
         num_threads: int | None = None,                  # of Procgen; None: 1
     ):
         check_number("num_envs", num_envs, 1, _INT, optional=False)
         check_number("length", length, 1, _INT)
         check_number("episodes", episodes, 1, _INT)
         check_number("num_threads", num_threads, 1, 64)
-        if mode not in DIMENSIONS or obs != "pixels":
+        if mode not in (None, *DIMENSIONS) or obs != "pixels":
             raise ValueError(f"mode is one of {', '.join(DIMENSIONS)} and obs is pixels, not {mode!r} and {obs!r}")
-        self.num_envs, self.length, self.episodes, self.mode = int(num_envs), int(length or LENGTH), episodes, mode
-        self.worlds, self._threads = _check_worlds(worlds, mode), int(num_threads or 1)
+        self.num_envs, self.length, self.episodes = int(num_envs), int(length or LENGTH), episodes
+        (self.worlds, self.mode), self._threads = _check_worlds(worlds, mode), int(num_threads or 1)
         self.single_observation_space = spaces.Box(0, 255, (64, 64, 3), np.uint8)
         self.single_action_space = spaces.Discrete(15)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)

@@ -6,7 +6,7 @@
 __all__ = ['Change', 'changes', 'scores', 'training_score', 'table_text', 'success_figure', 'heatmap_figure', 'score_figure',
            'learning_figure', 'table_html', 'success_html', 'worlds_html']
 
-# %% ../../nbs/60_studio.figures.ipynb #84e79033
+# %% ../../nbs/60_studio.figures.ipynb #1cd3577e
 import base64
 import html
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
+from ..agent.evaluate import marked, success_rates
 from ..cycle.folder import RunFolder, stages
 
 # %% ../../nbs/60_studio.figures.ipynb #22efa7af
@@ -39,7 +40,7 @@ def changes(run: RunFolder) -> list[Change]:
     found = [Change(objective, before[objective], after[objective]) for objective in run.simulator.objectives]
     return sorted(found, key=lambda change: (-change.gain, -change.after[0], change.objective))
 
-# %% ../../nbs/60_studio.figures.ipynb #cf91b3c3
+# %% ../../nbs/60_studio.figures.ipynb #2d629963
 def scores(run: RunFolder) -> dict[str, float]:
     "The game's score at each measurement: of the policy at that moment, in the original game."
     found = {}
@@ -52,28 +53,32 @@ def scores(run: RunFolder) -> dict[str, float]:
 def training_score(run: RunFolder) -> float | None:
     """The game's score of all training episodes in the original game within the run's steps: Crafter's own protocol
     (Hafner 2021). It counts the beginner's episodes too, so it is lower than the score of the final policy."""
-    objectives, unlocked, episodes = run.simulator.objectives, {}, 0
+    objectives, unlocked, possible = run.simulator.objectives, [], []
+    everything = list(range(len(objectives)))
     for part in run.parts:
         for record in run.metrics(part):
             if record["phase"] == "original":
-                for names in record["episodes"]["unlocked"]:
-                    episodes += 1
-                    for index in names:
-                        unlocked[index] = unlocked.get(index, 0) + 1
-    rates = {objective: 100 * unlocked.get(k, 0) / max(episodes, 1) for k, objective in enumerate(objectives)}
-    return float(run.simulator.score(rates)) if episodes else None
+                unlocked += record["episodes"]["unlocked"]
+                possible += record["episodes"].get("possible", [everything] * len(record["episodes"]["unlocked"]))
+    if not unlocked:
+        return None
+    marks = (marked(rows, len(objectives)) for rows in (unlocked, possible))
+    return run.simulator.score(success_rates(*marks, objectives))
 
-# %% ../../nbs/60_studio.figures.ipynb #6e220756
+# %% ../../nbs/60_studio.figures.ipynb #dcae1a82
 def table_text(run: RunFolder) -> str:
-    "Success rates before and after as plain text for a terminal, the two readings of the score below."
+    "Success rates before and after as plain text for a terminal; below, the score's two readings and the reward."
     rows = [f"{'objective':24}{'before':>14}{'after':>14}{'change':>9}"]
     for c in changes(run):
         rows.append(f"{c.objective:24}{c.before[0]:7.0f} ±{c.before[1]:3.0f} %{c.after[0]:8.0f} ±{c.after[1]:3.0f} %"
                     f"{c.gain:+8.0f}")
     policy, training = scores(run), training_score(run)
     if policy:
+        measured = list(run.evaluations().values())
         first, last = list(policy.values())[0], list(policy.values())[-1]
         rows.append(f"\nscore of the policy          {first:6.1f} % before, {last:.1f} % after")
+        first, last = (measured[k].episode_return()[0] for k in (0, -1))
+        rows.append(f"reward of its episodes       {first:6.1f}   before, {last:.1f} after")
     if training is not None:
         rows.append(f"score over training episodes {training:6.1f} % (original game only)")
     return "\n".join(rows)

@@ -1,0 +1,112 @@
+"""Whole runs of Heist: designed mazes, feedback, resuming, hard mode, clips, and what a damaged folder says."""
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+pytest.importorskip("procgen")
+
+from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
+from envgen_nb.batch import play
+from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.run import Training, run_cycles
+from envgen_nb.cycle.settings import make_settings
+from envgen_nb.heist import vector
+from envgen_nb.heist.vector import OBJECTIVES
+from envgen_nb.heist.world import HardHeistWorld
+from envgen_nb.studio.figures import table_text, training_score
+
+SMALL = dict(simulator="heist", agent="laptop", num_cycles=1, num_worlds=4, cycle_steps=4096, final_steps=2048,
+             world_length=60, evaluation_runs=1, evaluation_episodes=4, threads=1, seed=3,
+             agent_options={"num_envs": 16, "rollout_steps": 64, "minibatches": 2, "gamma": 0.99, "hidden": [32, 32]})
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    "The folder of a run in hard mode that was never stopped; every game that it started was in that mode."
+    folder, modes, real = tmp_path_factory.mktemp("runs") / "whole", [], vector._game
+    create_run(make_settings(**SMALL, vocabulary="hard"), folder)
+
+    def watched(num, seed, mode, *rest, **options):
+        modes.append(mode)
+        return real(num, seed, mode, *rest, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vector, "_game", watched)
+        list(run_cycles(folder))
+    assert len(modes) > 5 and set(modes) == {"hard"}
+    return RunFolder(folder)
+
+
+def test_a_run_with_the_vocabulary_of_hard_mode_is_in_hard_mode(finished):
+    assert type(finished.original) is HardHeistWorld and finished.finished()
+    assert all(type(world) is HardHeistWorld for world in finished.worlds("cycle-1"))
+
+
+def test_a_stopped_run_goes_on_to_the_same_end(finished, tmp_path):
+    create_run(finished.settings, tmp_path / "run")
+    stops = 0
+    for _ in range(20):
+        events = run_cycles(tmp_path / "run")
+        if not any(isinstance(event, Training) for event in events):      # stops after each rollout
+            break
+        events.close()
+        stops += 1
+    ends = [load_checkpoint(path / "checkpoint.pt")["agent"]["policy"] for path in (finished.path, tmp_path / "run")]
+    assert stops > 4 and RunFolder(tmp_path / "run").finished()
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+    for part in finished.parts:
+        assert RunFolder(tmp_path / "run").evaluation(part).to_dict() == finished.evaluation(part).to_dict()
+
+
+def test_rates_count_only_the_episodes_that_had_the_objective(finished):
+    records = [record["episodes"] for record in finished.metrics("cycle-1") if record["phase"] == "worlds"]
+    episodes = [(set(had), set(got)) for r in records for had, got in zip(r["possible"], r["unlocked"], strict=True)]
+    assert len(episodes) > 20 and all(got <= had for had, got in episodes)
+    assert {len(had) for had, _ in episodes} != {len(OBJECTIVES)}
+    told = [json.loads(line) for line in (finished.path / "events.jsonl").read_text().splitlines()]
+    last = [event for event in told if event["event"] == "Training" and event["phase"] == "worlds"][-1]["success"]
+    for k, name in enumerate(OBJECTIVES):
+        having = [got for had, got in episodes[-100:] if k in had]
+        assert last[name] == pytest.approx(100 * np.mean([k in got for got in having]) if having else 0, abs=0.06)
+    original = [record["episodes"] for part in finished.parts for record in finished.metrics(part)
+                if record["phase"] == "original"]
+    taken = [OBJECTIVES.index("take_gem") in got for r in original for got in r["unlocked"]]
+    assert training_score(finished) == (pytest.approx(100 * np.mean(taken)) if taken else None)
+    assert "reward of its episodes" in table_text(finished)
+
+
+def test_a_clip_of_a_designed_maze_and_of_the_ordinary_game(finished, tmp_path):
+    for world in (None, finished.worlds("cycle-1")[0]):
+        told = play(finished, tmp_path / "clip.gif", world=world, steps=12)
+        with Image.open(tmp_path / "clip.gif") as clip:
+            assert clip.size == (512, 512) and 1 < clip.n_frames <= told["length"] + 1   # equal pictures are one
+
+
+def test_a_damaged_state_in_the_checkpoint_is_told_and_nothing_is_lost(finished, tmp_path):
+    create_run(finished.settings, tmp_path / "run")
+    events = run_cycles(tmp_path / "run")
+    next(event for event in events if isinstance(event, Training))
+    events.close()
+    state = load_checkpoint(tmp_path / "run" / "checkpoint.pt")
+    intact = state["venv"][2].clone()
+    state["venv"][2][len(intact) // 2:] = 0
+    save_checkpoint(tmp_path / "run" / "checkpoint.pt", state)
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*.json*") if path.name != "events.jsonl"}
+    with pytest.raises(ValueError, match="sub-environment 2 cannot be used"):
+        list(run_cycles(tmp_path / "run"))
+    assert {path: path.read_bytes() for path in before} == before
+    state["venv"][2] = intact
+    save_checkpoint(tmp_path / "run" / "checkpoint.pt", state)
+    assert any(isinstance(event, Training) for event in run_cycles(tmp_path / "run"))
+
+
+def test_what_is_refused_before_anything_starts(tmp_path):
+    for wrong, why in (({"agent": "symbols"}, "sees symbols, which heist does not show"),
+                       ({"vocabulary": "extended"}, "it has: paper, hard"),
+                       ({"agent_options": {"gama": 0.9}}, "a preset has no gama"),
+                       ({"num_worlds": 17}, "do not fit")):
+        with pytest.raises(ValueError, match=why):
+            make_settings(**SMALL | wrong)
