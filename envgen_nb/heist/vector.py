@@ -175,7 +175,7 @@ def _seeds(seed: Any, num_envs: int) -> tuple[int, ...]:
         check_number("a seed", one, 0, _INT, optional=False)
     return base_seeds(seed, num_envs)
 
-# %% ../../nbs/23_heist.vector.ipynb #7eee1006
+# %% ../../nbs/23_heist.vector.ipynb #512cc649
 _SIZE = 1 << 20                                          # bytes, more than any state has
 
 
@@ -198,6 +198,8 @@ class _Games(VectorEnv):
             self._game.close()
         single = not isinstance(seed, Sequence | np.ndarray)
         self._game = _game(self.num_envs, int(seed) if single else 0, self.mode, self._threads)
+        self._game._reuse_arrays = True           # an option of gym3 that Procgen does not pass on: nothing is copied
+        self._last = np.empty((self.num_envs, 64, 64, 3), np.uint8)
         self._buffer = self._game._ffi.new(f"char[{_SIZE}]")
         states = self._game.get_state() if single else [_beginning(s, self.mode) for s in self._base]
         self._first = [read_state(data) for data in states]
@@ -265,7 +267,7 @@ class _Stage(_Games):
         self._ready, self._game = False, None
         self._open(seed)
 
-# %% ../../nbs/23_heist.vector.ipynb #d4fca957
+# %% ../../nbs/23_heist.vector.ipynb #7bd200ce
 class _Episodes(_Stage):
     "How episodes begin, and what is found out about them."
 
@@ -295,7 +297,9 @@ class _Episodes(_Stage):
     def _follow(self, going: np.ndarray) -> None:
         "Find out which keys were taken and which locks opened, in games that go on."
         before, self._watched = self._watched, self._watch()
-        changed = (before != self._watched).any(2) & self._left[:, :_TAKE]
+        changed = (before.view(np.uint64) != self._watched.view(np.uint64)).any(2) & self._left[:, :_TAKE]
+        if not changed.any():
+            return
         changed[:, :3] &= ((self._watched[:, :3] == _COLOURS) | ~_SURE).all(2)
         for i in np.flatnonzero(changed.any(1) & going):
             left = _to_do(read_state(self._state(i)))
@@ -365,7 +369,7 @@ class _Album(_Episodes):
         except ValueError as error:
             raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
 
-# %% ../../nbs/23_heist.vector.ipynb #c96c6879
+# %% ../../nbs/23_heist.vector.ipynb #3d07c029
 class HeistVectorEnv(_Album):
     "Many games of Heist, stepped together; the contract is in `envgen_nb.world`."
 
@@ -396,9 +400,9 @@ class HeistVectorEnv(_Album):
             raise ValueError(f"expected {self.num_envs} integer actions, got {actions.dtype} of shape {actions.shape}")
         if actions.min() < 0 or actions.max() >= self.single_action_space.n:
             raise ValueError(f"actions are 0 to 14, got {actions.min()} to {actions.max()}")
+        np.copyto(self._last, self._pictures)                              # the game draws over them
         self._game.act(actions.astype(np.int32))
-        reward, obs, first = self._game.observe()
-        last, self._pictures = self._pictures, obs["rgb"]
+        reward, _, first = self._game.observe()
         live = ~self._over
         rewards, ended = np.where(live, reward, 0).astype(np.float64), first & live
         terminated = ended & (rewards > 0)                                 # only the gem is rewarded
@@ -407,7 +411,7 @@ class HeistVectorEnv(_Album):
         self._follow(live & ~first)
         infos = self._infos()
         if ended.any():
-            infos |= self._report(ended, last)
+            infos |= self._report(ended)
             self._next(ended)
         return self._pictures, rewards, terminated, ended & ~terminated, infos
 
@@ -415,11 +419,11 @@ class HeistVectorEnv(_Album):
         "Which objectives the current episode has, in their order."
         return {"possible": self._possible.copy(), "_possible": np.ones(self.num_envs, bool)}
 
-    def _report(self, ended: np.ndarray, last: np.ndarray) -> dict[str, Any]:
+    def _report(self, ended: np.ndarray) -> dict[str, Any]:
         "What is told of episodes that ended."
         episode = {"return": self._return.copy(), "length": self._steps.astype(np.int32),
                    "unlocked": self._unlocked.copy(), "world": self._played, "possible": self._possible.copy()}
-        return {"final_obs": last, "_final_obs": ended, "episode": episode, "_episode": ended}
+        return {"final_obs": self._last, "_final_obs": ended, "episode": episode, "_episode": ended}
 
     def _next(self, ended: np.ndarray) -> None:
         "Begin the next episodes, or stand still."
