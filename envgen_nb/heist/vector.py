@@ -5,9 +5,8 @@
 # %% auto #0
 __all__ = ['BACKGROUNDS', 'OBJECTIVES', 'LENGTH', 'DIMENSIONS', 'dress', 'read_level', 'draw_state', 'HeistVectorEnv']
 
-# %% ../../nbs/23_heist.vector.ipynb #e0367404
+# %% ../../nbs/23_heist.vector.ipynb #01701fd4
 import contextlib
-import io
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from .game import Games
 from .levels import Level, Tile, make_level
 from envgen_nb.heist.state import (
     ENTITY,
@@ -35,23 +35,6 @@ from envgen_nb.heist.state import (
 )
 from .world import HardHeistWorld, HeistWorld
 from ..world import base_seeds, check_number
-
-# %% ../../nbs/23_heist.vector.ipynb #0f1845ac
-def _procgen() -> Any:
-    "The module `procgen`; `ImportError` says what to do."
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            import procgen
-    except ImportError:
-        raise ImportError("Heist is played by Procgen, which is not installed: pip install 'envgen_nb[heist]' (there "
-                          "are builds for Linux on x86-64 with Python 3.11 and 3.12)") from None
-    return procgen
-
-
-def _game(num: int, seed: int, mode: str, threads: int, **options: Any) -> Any:
-    "That many games of Heist, as Procgen makes them."
-    return _procgen().ProcgenGym3Env(num=num, env_name="heist", distribution_mode=mode, rand_seed=seed,
-                                     num_threads=threads if threads > 1 else 0, **options)
 
 # %% ../../nbs/23_heist.vector.ipynb #f0ad892f
 BACKGROUNDS = 9                                  # pictures for the floor
@@ -175,17 +158,11 @@ def _seeds(seed: Any, num_envs: int) -> tuple[int, ...]:
         check_number("a seed", one, 0, _INT, optional=False)
     return base_seeds(seed, num_envs)
 
-# %% ../../nbs/23_heist.vector.ipynb #512cc649
-_SIZE = 1 << 20                                          # bytes, more than any state has
-
-
+# %% ../../nbs/23_heist.vector.ipynb #0c772319
 def _beginning(seed: int, mode: str) -> bytes:
     "The first state of a game alone."
-    game = _game(1, seed, mode, 0)
-    try:
-        return game.get_state()[0]
-    finally:
-        game.close()
+    with contextlib.closing(Games(1, seed, mode)) as games:
+        return games.get_state(0)
 
 
 class _Games(VectorEnv):
@@ -194,19 +171,18 @@ class _Games(VectorEnv):
     def _open(self, seed: int | Sequence[int]) -> None:
         "New games, each at its very beginning."
         self._base = _seeds(seed, self.num_envs)
-        if self._game is not None:
-            self._game.close()
+        if self._games is not None:
+            self._games.close()
         single = not isinstance(seed, Sequence | np.ndarray)
-        self._game = _game(self.num_envs, int(seed) if single else 0, self.mode, self._threads)
-        self._game._reuse_arrays = True           # an option of gym3 that Procgen does not pass on: nothing is copied
-        self._last = np.empty((self.num_envs, 64, 64, 3), np.uint8)
-        self._buffer = self._game._ffi.new(f"char[{_SIZE}]")
-        states = self._game.get_state() if single else [_beginning(s, self.mode) for s in self._base]
+        self._games = Games(self.num_envs, int(seed) if single else 0, self.mode, self._threads)
+        self._last = np.empty_like(self._games.pictures)         # as they were before the last step
+        states = [self._games.get_state(i) if single else _beginning(self._base[i], self.mode)
+                  for i in range(self.num_envs)]
         self._first = [read_state(data) for data in states]
         for i, state in enumerate(self._first):
             if self.length != LENGTH or not single:
                 state.progress["timeout"] = self.length
-                self._put(i, write_state(state))
+                self._games.set_state(i, write_state(state))
         n, goals = self.num_envs, len(OBJECTIVES)
         self._episode, self._steps, self._return = np.zeros(n, np.int64), np.zeros(n, np.int32), np.zeros(n)
         self._possible, self._unlocked = np.zeros((n, goals), bool), np.zeros((n, goals), bool)
@@ -214,25 +190,16 @@ class _Games(VectorEnv):
         self._spots, self._played_since = np.zeros((n, 6, 24), np.int64), np.zeros(n, np.int64)
         self._untouched = True
 
-    def _put(self, i: int, data: bytes) -> None:
-        "Put a game into a state that has been read before: Procgen stops the program on a wrong one."
-        self._game.call_c_func("set_state", i, data, len(data))
-
-    def _state(self, i: int) -> bytes:
-        "The state of one game."
-        size = self._game.call_c_func("get_state", i, self._buffer, _SIZE)
-        return bytes(self._game._ffi.buffer(self._buffer, size))
-
     def close_extras(self, **kwargs: Any) -> None:
         "Close the games."
-        self._game.close()
+        self._games.close()
 
     @property
     def finished(self) -> np.ndarray:
         "Which sub-environments have played all their episodes, (N,) bool."
         return self._over.copy()
 
-# %% ../../nbs/23_heist.vector.ipynb #53838146
+# %% ../../nbs/23_heist.vector.ipynb #0585bbb0
 class _Stage(_Games):
     "What a vector environment of Heist is made of."
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"], "render_fps": 15}
@@ -264,10 +231,10 @@ class _Stage(_Games):
         self._played = np.arange(self.num_envs, dtype=np.int32) % len(self.worlds)
         made = [world if world and world.settings() else None for world in self.worlds]
         self._world = [made[i] for i in self._played]
-        self._ready, self._game = False, None
+        self._ready, self._games = False, None
         self._open(seed)
 
-# %% ../../nbs/23_heist.vector.ipynb #7bd200ce
+# %% ../../nbs/23_heist.vector.ipynb #addfc31d
 class _Episodes(_Stage):
     "How episodes begin, and what is found out about them."
 
@@ -276,22 +243,22 @@ class _Episodes(_Stage):
         self._episode[i] += 1
         world, base = self._world[i], self._base[i]
         if world is None:
-            state = read_state(self._state(i))
+            state = read_state(self._games.get_state(i))
         else:
             rng = np.random.RandomState([base & 0xFFFFFFFF, base >> 32, int(self._episode[i])])
             state = dress(self._first[i], make_level(world, rng, DIMENSIONS[self.mode]), world.look, rng)
-            self._put(i, write_state(state))
+            self._games.set_state(i, write_state(state))
         self._steps[i], self._return[i], self._unlocked[i] = 0, 0, False
         self._spots[i], self._left[i] = _spots(state) + i * _PICTURE, _to_do(state)
         self._possible[i] = self._left[i]
 
     def _watch(self) -> np.ndarray:
         "The watched bytes of all pictures, (N, 6, 24)."
-        return self._pictures.reshape(-1).take(self._spots)
+        return self._games.pictures.reshape(-1).take(self._spots)
 
     def _look(self) -> None:
         "Take in all pictures as they are."
-        self._pictures = self._game.observe()[1]["rgb"]
+        self._games.look()
         self._watched = self._watch()
 
     def _follow(self, going: np.ndarray) -> None:
@@ -302,19 +269,16 @@ class _Episodes(_Stage):
             return
         changed[:, :3] &= ((self._watched[:, :3] == _COLOURS) | ~_SURE).all(2)
         for i in np.flatnonzero(changed.any(1) & going):
-            left = _to_do(read_state(self._state(i)))
+            left = _to_do(read_state(self._games.get_state(i)))
             self._unlocked[i] |= self._left[i] & ~left
             self._left[i] = left
 
-# %% ../../nbs/23_heist.vector.ipynb #86ff3181
+# %% ../../nbs/23_heist.vector.ipynb #9291a3b1
 def draw_state(data: bytes, mode: str) -> np.ndarray:
     "A state drawn by the game, (512, 512, 3) uint8."
-    game = _game(1, 0, mode, 0, render_mode="rgb_array")
-    try:
-        game.call_c_func("set_state", 0, data, len(data))
-        return game.get_info()[0]["rgb"]
-    finally:
-        game.close()
+    with contextlib.closing(Games(1, 0, mode, large=True)) as games:
+        games.set_state(0, data)
+        return games.large_pictures()[0]
 
 
 _HEAD = struct.Struct("<6sqqqid?21s")        # mark, base seed, episode, those since reset, steps, return, over, goals
@@ -328,7 +292,7 @@ class _Album(_Episodes):
         "A picture (512, 512, 3) uint8 of each sub-environment. Looking changes nothing."
         if not self._ready:
             raise RuntimeError("there is nothing to see yet: call reset() first")
-        return tuple(draw_state(self._state(i), self.mode) for i in range(self.num_envs))
+        return tuple(draw_state(self._games.get_state(i), self.mode) for i in range(self.num_envs))
 
     def get_state(self) -> list[bytes]:
         "Every sub-environment as bytes, for `set_state` of an environment made with the same arguments."
@@ -336,7 +300,7 @@ class _Album(_Episodes):
             raise RuntimeError("there is no episode to save: call reset() first")
         goals = np.concatenate([self._possible, self._unlocked, self._left], 1)
         return [_HEAD.pack(_MARK, self._base[i], self._episode[i], self._played_since[i], self._steps[i],
-                           self._return[i], self._over[i], goals[i].tobytes()) + self._state(i)
+                           self._return[i], self._over[i], goals[i].tobytes()) + self._games.get_state(i)
                 for i in range(self.num_envs)]
 
     def set_state(self, states: Sequence[bytes]) -> np.ndarray:
@@ -350,10 +314,10 @@ class _Album(_Episodes):
              goals) = head
             self._possible[i], self._unlocked[i], self._left[i] = np.frombuffer(goals, bool).reshape(3, -1)
             self._spots[i] = _spots(state) + i * _PICTURE
-            self._put(i, states[i][_HEAD.size:])
+            self._games.set_state(i, states[i][_HEAD.size:])
         self._base, self._untouched, self._ready = tuple(base), False, True
         self._look()
-        return self._pictures
+        return self._games.pictures
 
     def _unpack(self, i: int, data: Any) -> tuple[tuple, HeistState]:
         "The two parts of a saved sub-environment; `ValueError` if it cannot be used here."
@@ -369,7 +333,7 @@ class _Album(_Episodes):
         except ValueError as error:
             raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
 
-# %% ../../nbs/23_heist.vector.ipynb #3d07c029
+# %% ../../nbs/23_heist.vector.ipynb #24defb01
 class HeistVectorEnv(_Album):
     "Many games of Heist, stepped together; the contract is in `envgen_nb.world`."
 
@@ -383,13 +347,13 @@ class HeistVectorEnv(_Album):
         if seed is not None:
             self._open(seed)
         elif not self._untouched:
-            self._game.act(np.full(self.num_envs, -1, np.int32))           # to Procgen: begin anew
+            self._games.act(np.full(self.num_envs, -1, np.int32))
         self._untouched, self._over[:], self._played_since[:] = False, False, 0
         for i in range(self.num_envs):
             self._begin(i)
         self._look()
         self._ready = True
-        return self._pictures, self._infos()
+        return self._games.pictures, self._infos()
 
     def step(self, actions: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         "One step of every sub-environment: observations, rewards, terminated, truncated, infos."
@@ -400,20 +364,19 @@ class HeistVectorEnv(_Album):
             raise ValueError(f"expected {self.num_envs} integer actions, got {actions.dtype} of shape {actions.shape}")
         if actions.min() < 0 or actions.max() >= self.single_action_space.n:
             raise ValueError(f"actions are 0 to 14, got {actions.min()} to {actions.max()}")
-        np.copyto(self._last, self._pictures)                              # the game draws over them
-        self._game.act(actions.astype(np.int32))
-        reward, _, first = self._game.observe()
+        np.copyto(self._last, self._games.pictures)                        # the next are drawn over them
+        self._games.act(actions.astype(np.int32))
         live = ~self._over
-        rewards, ended = np.where(live, reward, 0).astype(np.float64), first & live
+        rewards, ended = np.where(live, self._games.rewards, 0).astype(np.float64), self._games.first & live
         terminated = ended & (rewards > 0)                                 # only the gem is rewarded
         self._steps, self._return = self._steps + live, self._return + rewards
         self._unlocked[terminated, _TAKE] = True
-        self._follow(live & ~first)
+        self._follow(live & ~ended)
         infos = self._infos()
         if ended.any():
             infos |= self._report(ended)
             self._next(ended)
-        return self._pictures, rewards, terminated, ended & ~terminated, infos
+        return self._games.pictures, rewards, terminated, ended & ~terminated, infos
 
     def _infos(self) -> dict[str, Any]:
         "Which objectives the current episode has, in their order."
