@@ -9,6 +9,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+OLD_NUMPY := $(VENV)/numpy-1.26
 STEPS ?= 100000
 
 .PHONY: run test parity lab lock
@@ -16,8 +17,13 @@ STEPS ?= 100000
 run: $(READY)
 	$(BIN)/envgen run crafter $(ARGS)
 
-test: $(READY)
+test: $(READY) $(OLD_NUMPY)
 	$(BIN)/pytest --durations=10 --durations-min=1
+
+# The kit works with NumPy 1.26, too; this one lies beside the locked one, for one test. There is none for Python 3.13.
+$(OLD_NUMPY): | $(READY)
+	$(BIN)/python -c "import sys; sys.exit(sys.version_info >= (3, 13))" || exit 0; \
+	    $(BIN)/python -m pip install --quiet --no-deps --target $(OLD_NUMPY) numpy==1.26.4
 
 parity: $(READY)
 	$(BIN)/python tests/crafter_parity.py --steps $(STEPS) $(ARGS)
