@@ -99,7 +99,7 @@ def _check_preset(preset: Preset) -> None:
         raise ValueError(f"preset: {preset.num_envs} envs × {preset.rollout_steps} steps cannot be cut into "
                          f"{preset.minibatches} equal minibatches")
 
-# %% ../../nbs/40_agent.networks.ipynb #68d18163
+# %% ../../nbs/40_agent.networks.ipynb #f0261a4f
 PRESETS = {preset.name: preset for preset in (
     Preset("paper", encoder="impala", channels=(64, 128, 128), blocks=2, hidden=(256, 1024), layer_norm=True,
            patch=0, embedding=0, heads=0, num_envs=8, rollout_steps=512,                 # all numbers: Moon et al. 2023
@@ -110,7 +110,7 @@ PRESETS = {preset.name: preset for preset in (
            gamma=0.95, gae_lambda=0.65, learning_rate=7e-4, max_grad_norm=0.5, epochs=3, minibatches=4, pieces=2,
            clip=0.2, value_coef=0.5, entropy_coef=0.01, bf16=True),             # the rest: Moon et al. 2023
     Preset("symbols", encoder="grids", channels=(), blocks=0, hidden=(256, 256), layer_norm=False,
-           patch=0, embedding=16, heads=8, num_envs=128, rollout_steps=32,      # the same
+           patch=0, embedding=16, heads=8, num_envs=256, rollout_steps=16,      # the same
            gamma=0.95, gae_lambda=0.65, learning_rate=1.4e-3, max_grad_norm=0.5, epochs=3, minibatches=4, pieces=2,
            clip=0.2, value_coef=0.5, entropy_coef=0.01, bf16=True),
 )}
