@@ -201,7 +201,7 @@ def save_worlds(
     "Write a configuration file that `load_worlds` reads."
     write_json(path, [world.settings() for world in worlds])
 
-# %% ../nbs/00_world.ipynb #c654da45
+# %% ../nbs/00_world.ipynb #b9bf9759
 class Simulator(ABC):
     "What the rest of the kit may ask of a game. One subclass per game; it holds no state."
     name: ClassVar[str]                                # "crafter"
@@ -211,6 +211,7 @@ class Simulator(ABC):
     actions: ClassVar[tuple[str, ...]]                 # names of the discrete actions, in order
     vocabularies: ClassVar[Mapping[str, type[World]]]  # name → class of worlds; "paper" first
     observations: ClassVar[tuple[str, ...]]            # kinds of observation: "pixels", "symbols"
+    shows_path: ClassVar[bool] = False                 # `preview` takes path=True and draws the way to the goal
 
     def world_class(self, vocabulary: str = "paper") -> type[World]:
         "The class of worlds of a vocabulary; `ValueError` if there is none of that name."
