@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from .world import Simulator, World, check_world, load_worlds, parameters
 
-# %% ../nbs/01_conformance.ipynb #2e35aee7
+# %% ../nbs/01_conformance.ipynb #e5bbfa16
 def check_description(simulator: Simulator) -> None:
     "Texts, vocabularies, prerequisites, practice worlds and score."
     assert simulator.name and simulator.task and simulator.rules, "name, task and rules are needed for the prompt"
@@ -28,6 +28,8 @@ def check_description(simulator: Simulator) -> None:
     for name, model in simulator.vocabularies.items():
         assert issubclass(model, World) and simulator.world_class(name) is model
         assert all(parameter.description for parameter in parameters(model)), f"{name}: a parameter has no description"
+    assert simulator.keys and set(simulator.keys) <= set(simulator.actions), "keys name an action that there is not"
+    assert len(set(simulator.keys.values())) == len(simulator.keys), "two actions have the same key"
     _refused(lambda: simulator.world_class("no such vocabulary"), "an unknown vocabulary")
     low, high = (simulator.score(dict.fromkeys(objectives, rate)) for rate in (0.0, 100.0))
     assert low < high, "score does not rise with the success rates"

@@ -79,7 +79,7 @@ _RULES = (
     "The success rate of a skill counts only the episodes whose level has that key or lock.",
 )
 
-# %% ../../nbs/24_heist.simulator.ipynb #6af58899
+# %% ../../nbs/24_heist.simulator.ipynb #696ca957
 class Heist(Simulator):
     "The maze game Heist of Procgen."
     name = "heist"
@@ -88,6 +88,7 @@ class Heist(Simulator):
     rules = _RULES
     actions = ("left_down", "left", "left_up", "down", "stay", "up", "right_down", "right", "right_up",
                "d", "a", "w", "s", "q", "e")
+    keys = MappingProxyType({name: f"Arrow{name.capitalize()}" for name in ("left", "right", "up", "down")})
     vocabularies = MappingProxyType({"paper": HeistWorld, "hard": HardHeistWorld})
     observations = ("pixels",)
     shows_path = True
