@@ -1714,6 +1714,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'envgen_nb.studio.worlds._list_html': ( 'studio.worlds.html#_list_html',
                                                                                  'envgen_nb/studio/worlds.py'),
                                          'envgen_nb.studio.worlds._merged': ('studio.worlds.html#_merged', 'envgen_nb/studio/worlds.py'),
+                                         'envgen_nb.studio.worlds._record': ('studio.worlds.html#_record', 'envgen_nb/studio/worlds.py'),
                                          'envgen_nb.studio.worlds._toolbar': ('studio.worlds.html#_toolbar', 'envgen_nb/studio/worlds.py'),
                                          'envgen_nb.studio.worlds._value': ('studio.worlds.html#_value', 'envgen_nb/studio/worlds.py'),
                                          'envgen_nb.studio.worlds._words': ('studio.worlds.html#_words', 'envgen_nb/studio/worlds.py'),

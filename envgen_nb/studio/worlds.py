@@ -6,11 +6,12 @@
 __all__ = ['UNSET', 'Change', 'settings_in_words', 'differences', 'Worlds', 'picture_html', 'text_html', 'gallery_html',
            'worlds_view']
 
-# %% ../../nbs/67_studio.worlds.ipynb #3fe93173
+# %% ../../nbs/67_studio.worlds.ipynb #de86b7d1
 import base64
 import functools
 import html
 import io
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -327,7 +328,7 @@ def _button(state: Worlds, name: str, tooltip: str, act: Callable[[], Any], **lo
     button.on_click(lambda _: _guarded(state, act))
     return button
 
-# %% ../../nbs/67_studio.worlds.ipynb #b87a2662
+# %% ../../nbs/67_studio.worlds.ipynb #b253c350
 class _Panels:
     "What can be opened under a world's picture, one at a time: its controls, its game, its clip."
 
@@ -365,12 +366,20 @@ class _Panels:
         return Play(self.state.simulator, self.state.designs[self.index].world, self.state.seed)
 
     def _clip(self) -> widgets.Widget:
-        state, world = self.state, self.state.designs[self.index].world
-        recording = record(state.simulator, world, state.agent, state.seed)
-        who = "The policy" if state.agent else "Actions at random"
-        reached = ", ".join(name.replace("_", " ") for name in recording.reached) or "nothing"
-        words = f"{who}, {recording.length} steps, return {recording.episode_return:.1f}. Reached: {reached}."
-        return widgets.HTML(picture_html(animate(recording.frames), words, "webp") + html.escape(words))
+        clip = widgets.HTML("Recording…")
+        world, seed = self.state.designs[self.index].world, self.state.seed
+        work = functools.partial(_record, self.state, world, seed, clip)
+        threading.Thread(target=_guarded, args=(self.state, work)).start()     # seconds, in which the kernel stays free
+        return clip
+
+
+def _record(state: Worlds, world: World, seed: int, clip: widgets.HTML) -> None:
+    "Record a clip and show it."
+    recording = record(state.simulator, world, state.agent, seed)
+    who = "The policy" if state.agent else "Actions at random"
+    reached = ", ".join(name.replace("_", " ") for name in recording.reached) or "nothing"
+    words = f"{who}, {recording.length} steps, return {recording.episode_return:.1f}. Reached: {reached}."
+    clip.value = picture_html(animate(recording.frames), words, "webp") + html.escape(words)
 
 # %% ../../nbs/67_studio.worlds.ipynb #e15fd18f
 class _Card:
