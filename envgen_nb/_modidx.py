@@ -1660,6 +1660,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                      'envgen_nb/studio/worlds.py'),
                                          'envgen_nb.studio.worlds._Card.show': ( 'studio.worlds.html#_card.show',
                                                                                  'envgen_nb/studio/worlds.py'),
+                                         'envgen_nb.studio.worlds._Card.widen': ( 'studio.worlds.html#_card.widen',
+                                                                                  'envgen_nb/studio/worlds.py'),
                                          'envgen_nb.studio.worlds._Control': ('studio.worlds.html#_control', 'envgen_nb/studio/worlds.py'),
                                          'envgen_nb.studio.worlds._Control.__init__': ( 'studio.worlds.html#_control.__init__',
                                                                                         'envgen_nb/studio/worlds.py'),

@@ -155,7 +155,7 @@ function render({ model, el }) {
 export default { render };
 """
 
-# %% ../../nbs/66_studio.play.ipynb #ffcfeaaa
+# %% ../../nbs/66_studio.play.ipynb #a784ae3c
 _STYLE = """
 .envgen-play { display: flex; flex-wrap: wrap; gap: 12px; color: var(--jp-ui-font-color1);
   font: var(--jp-ui-font-size1)/1.4 var(--jp-ui-font-family); }
@@ -163,7 +163,7 @@ _STYLE = """
 .envgen-play-screen:focus { outline: none; border-color: var(--jp-brand-color1); }
 .envgen-play-screen img { width: 100%; display: block; image-rendering: pixelated; }
 .envgen-play-over .envgen-play-screen img { opacity: 0.5; }
-.envgen-play-side { flex: 1 1 240px; max-width: 520px; }
+.envgen-play-side { flex: 1 1 240px; max-width: 640px; }
 .envgen-play-hint { color: var(--jp-ui-font-color2); }
 .envgen-play-status { font-weight: 600; min-height: 1.4em; margin: 4px 0; }
 .envgen-play-actions { display: flex; flex-wrap: wrap; gap: 4px; }

@@ -381,7 +381,7 @@ def _record(state: Worlds, world: World, seed: int, clip: widgets.HTML) -> None:
     words = f"{who}, {recording.length} steps, return {recording.episode_return:.1f}. Reached: {reached}."
     clip.value = picture_html(animate(recording.frames), words, "webp") + html.escape(words)
 
-# %% ../../nbs/67_studio.worlds.ipynb #e15fd18f
+# %% ../../nbs/67_studio.worlds.ipynb #6edb30fd
 class _Card:
     "One world of the gallery."
 
@@ -397,6 +397,7 @@ class _Card:
         buttons = widgets.HBox([*self.panels.buttons.values(), *self.changing], layout=_ROW)
         self.box = widgets.VBox([self.title, self.picture, buttons, self.panels.box, self.text])
         self.box.add_class("envgen-card")
+        self.panels.box.observe(self.widen, "children")
 
     def show(self) -> None:
         "Bring the card up to date with the state."
@@ -412,12 +413,19 @@ class _Card:
         was, self._shown = self._shown, (design.world, state.seed)
         self.panels.show(was != self._shown)
 
-# %% ../../nbs/67_studio.worlds.ipynb #58fbfcfa
+    def widen(self, change: Any) -> None:
+        "A card with an open panel takes the whole width."
+        (self.box.add_class if change.new else self.box.remove_class)("envgen-open")
+
+# %% ../../nbs/67_studio.worlds.ipynb #5771bc62
 _STYLE = """<style>
 .envgen-card { flex: 1 1 300px; max-width: 520px; box-sizing: border-box; padding: 8px; margin: 4px;
   border: 1px solid var(--jp-border-color2); border-radius: 4px; }
 .envgen-card [role=alert], .envgen-error { color: var(--jp-error-color1); font-weight: 600; }
+.envgen-card.envgen-open { flex-basis: 100%; max-width: none; }
 .envgen-card .widget-html-content { line-height: 1.4; }
+.envgen-card .widget-html-content img { max-width: 520px; display: block; }
+.envgen-card img[src^="data:image/webp"] { image-rendering: pixelated; }
 </style>"""
 
 
