@@ -221,7 +221,7 @@ def gallery_html(state: Worlds) -> str:
                      f'{html.escape(design.purpose)}{picture}{text_html(state, index)}</div>')
     return f'<div style="display:flex;flex-wrap:wrap;gap:16px">{"".join(cards)}</div>'
 
-# %% ../../nbs/67_studio.worlds.ipynb #a7e51ed0
+# %% ../../nbs/67_studio.worlds.ipynb #f433a34e
 _ROW = {"flex_flow": "row wrap", "align_items": "center"}
 Change = Callable[[dict[str, Any]], None]     # {"environment_settings": {"tree_rarity": "rare"}}
 
@@ -239,7 +239,8 @@ class _Control:
         self.complaint = widgets.HTML(layout=widgets.Layout(display="none"))
         label = [widgets.HTML(f"{html.escape(self.name)}:", tooltip=self.hint)] if parameter.many else []
         row = widgets.HBox([*label, *self.inputs], layout=_ROW) if parameter.many else self.inputs[0]
-        self.box = widgets.VBox([row, self.complaint], layout={"flex": f"1 1 {'100%' if parameter.many else '240px'}"})
+        room = {"flex": "1 1 100%"} if parameter.many else {"flex": "1 1 240px", "max_width": "330px"}
+        self.box = widgets.VBox([row, self.complaint], layout=room)
 
     def _menu(self) -> widgets.Dropdown:
         p = self.parameter
