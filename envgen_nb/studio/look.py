@@ -16,13 +16,14 @@ from traitlets import HasTraits, Unicode
 
 from .run import explain, telling
 
-# %% ../../nbs/62b_studio.look.ipynb #ec11f754
+# %% ../../nbs/62b_studio.look.ipynb #f217be08
 STYLE = """<style>
 .envgen { color: var(--jp-ui-font-color1, #222); }
 .envgen h3 { margin: 10px 0 4px; font-size: 15px; }
 .envgen p, .envgen-note { margin: 4px 0; line-height: 1.4; color: var(--jp-ui-font-color1, #222); }
 .envgen-quiet { color: var(--jp-ui-font-color2, #555); font-size: 12px; line-height: 1.4; }
-.envgen-text { white-space: pre-wrap; overflow-wrap: anywhere; overflow: auto; max-height: 460px; margin: 0; padding: 8px;
+.envgen-text { white-space: pre-wrap; overflow-wrap: anywhere; overflow: auto; max-height: 460px; margin: 0;
+  padding: 8px;
   font: 12px/1.45 var(--jp-code-font-family, monospace); color: var(--jp-content-font-color1, #222);
   background: var(--jp-layout-color1, #fff); border: 1px solid var(--jp-border-color1, #bbb); }
 .envgen-text mark { color: inherit; background: var(--jp-layout-color3, #e4e4e4); }
