@@ -5,10 +5,9 @@
 # %% auto #0
 __all__ = ['write_report', 'find_notebook', 'notebook_parameters', 'read_parameters', 'run_notebook', 'play']
 
-# %% ../nbs/70_batch.ipynb #c0246b87
+# %% ../nbs/70_batch.ipynb #f15cdf51
 import ast
 import html
-import io
 import json
 import threading
 from collections.abc import Sequence
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import papermill
-from PIL import Image
 from traitlets.config import Config
 
 import envgen_nb
@@ -28,6 +26,7 @@ from .files import write_bytes, write_text
 from envgen_nb.studio.figures import (
     heatmap_figure, learning_figure, score_figure, success_figure, success_html, table_html, worlds_html,
 )
+from .studio.play import animate, record
 from .studio.progress import watch
 from .world import World
 
@@ -148,7 +147,7 @@ def run_notebook(
             output.replace(final)
     return final
 
-# %% ../nbs/70_batch.ipynb #9ef0dc7c
+# %% ../nbs/70_batch.ipynb #5373372b
 def play(
     run: RunFolder,                # whose agent plays
     out: str | Path,               # the clip: .gif or .webp
@@ -161,18 +160,7 @@ def play(
     "One episode as an animated picture, and how it went."
     if Path(out).suffix not in (".gif", ".webp"):
         raise ValueError(f"a clip is a .gif or a .webp, not {Path(out).suffix or 'a file without an ending'}")
-    agent = load_agent(run, part)
-    venv = run.simulator.make_vec([world], num_envs=1, seed=[seed], obs=agent.preset.obs, episodes=1, length=steps)
-    observation, _ = venv.reset(seed=[seed])
-    frames, ended = [Image.fromarray(venv.render()[0])], {}
-    while "episode" not in ended:
-        observation, _, _, _, ended = venv.step(agent.act(observation))
-        frames.append(Image.fromarray(venv.render()[0]))
-    episode, names = ended["episode"], run.simulator.objectives
-    venv.close()
-    buffer = io.BytesIO()
-    frames[0].save(buffer, Path(out).suffix[1:].upper(), save_all=True, append_images=frames[1:], loop=0,
-                   duration=1000 // fps)
-    write_bytes(out, buffer.getvalue())
-    return {"return": round(float(episode["return"][0]), 2), "length": int(episode["length"][0]),
-            "reached": [name for name, unlocked in zip(names, episode["unlocked"][0], strict=True) if unlocked]}
+    recording = record(run.simulator, world, load_agent(run, part), seed, steps)
+    write_bytes(out, animate(recording.frames, Path(out).suffix[1:], fps, shrink=1))
+    return {"return": round(recording.episode_return, 2), "length": recording.length,
+            "reached": list(recording.reached)}

@@ -79,7 +79,7 @@ _RULES = (
     "The success rate of a skill counts only the episodes whose level has that key or lock.",
 )
 
-# %% ../../nbs/24_heist.simulator.ipynb #52340212
+# %% ../../nbs/24_heist.simulator.ipynb #696ca957
 class Heist(Simulator):
     "The maze game Heist of Procgen."
     name = "heist"
@@ -88,17 +88,19 @@ class Heist(Simulator):
     rules = _RULES
     actions = ("left_down", "left", "left_up", "down", "stay", "up", "right_down", "right", "right_up",
                "d", "a", "w", "s", "q", "e")
+    keys = MappingProxyType({name: f"Arrow{name.capitalize()}" for name in ("left", "right", "up", "down")})
     vocabularies = MappingProxyType({"paper": HeistWorld, "hard": HardHeistWorld})
     observations = ("pixels",)
+    shows_path = True
 
     def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,
                  obs: str = "pixels", length: int | None = None, episodes: int | None = None,
                  **options: Any) -> VectorEnv:
-        "Many games stepped together. Options of its own: mode, num_threads (see `HeistVectorEnv`)."
+        "Many games stepped together. Options of its own: mode (that of the worlds), num_threads."
         unknown = sorted(set(options) - {"mode", "num_threads"})
         if unknown:
             raise TypeError(f"heist has no option {', '.join(unknown)}; it has: length, episodes, mode, num_threads")
-        return HeistVectorEnv(worlds, num_envs, seed, obs, length, episodes, **options)
+        return HeistVectorEnv(worlds, num_envs, seed, obs, length, episodes, **{"mode": _mode(worlds)} | options)
 
     def preview(self, world: World | None = None, seed: int = 0, path: bool = False) -> np.ndarray:
         "A picture (512, 512, 3) uint8 of the start of a seed's first episode; on request with the shortest solution."
@@ -126,16 +128,22 @@ class Heist(Simulator):
             raise ValueError(f"no success rate for {', '.join(missing)}")
         return float(success_rates["take_gem"])
 
-# %% ../../nbs/24_heist.simulator.ipynb #cc66fd1c
+# %% ../../nbs/24_heist.simulator.ipynb #8925c975
 def _first(world: World | None, seed: int) -> tuple[bytes, str]:
     "The state at the start of a seed's first episode, and the mode that it needs."
-    mode = "hard" if isinstance(world, HardHeistWorld) else "easy"
+    mode = _mode([world])
     venv = HeistVectorEnv([world], 1, seed, mode=mode)
     try:
         venv.reset()
         return venv._state(0), mode
     finally:
         venv.close()
+
+
+def _mode(worlds: Sequence[World | None]) -> str:
+    "The mode that worlds need."
+    hard = isinstance(worlds, Sequence) and any(isinstance(world, HardHeistWorld) for world in worlds)
+    return "hard" if hard else "easy"
 
 
 def _known(objective: str) -> str:

@@ -174,7 +174,7 @@ def _seeds(seed: Any, num_envs: int) -> tuple[int, ...]:
         check_number("a seed", one, 0, _INT, optional=False)
     return base_seeds(seed, num_envs)
 
-# %% ../../nbs/23_heist.vector.ipynb #7eee1006
+# %% ../../nbs/23_heist.vector.ipynb #c7f24d7a
 _SIZE = 1 << 20                                          # bytes, more than any state has
 
 
@@ -228,6 +228,11 @@ class _Games(VectorEnv):
     def finished(self) -> np.ndarray:
         "Which sub-environments have played all their episodes, (N,) bool."
         return self._over.copy()
+
+    @property
+    def unlocked(self) -> np.ndarray:
+        "What has been reached in each sub-environment's episode so far, (N, 7) bool."
+        return self._unlocked.copy()
 
 # %% ../../nbs/23_heist.vector.ipynb #165e025a
 class _Stage(_Games):
