@@ -159,26 +159,25 @@ def fill_rates(figure: go.FigureWidget, points: Sequence[Point]) -> None:
         for k, trace in enumerate(figure.data):
             trace.x, trace.y = steps, np.array([point.rates[k] for point in points], np.float32)
 
-# %% ../../nbs/64_studio.step.ipynb #1c97a4f5
+# %% ../../nbs/64_studio.step.ipynb #19ba9f6b
 def curves_view(session: Session, every: float = 1.0) -> widgets.Widget:
     "Both figures, growing with the run."
-    figures = {"return": return_figure(), "rates": None}
-    box, drawn = columns(figures["return"], basis="420px"), {"last": 0.0, "objectives": None}
+    returns, left, right = return_figure(), column(), column()       # a figure's own `layout` is another thing
+    drawn, left.children = {"last": 0.0, "objectives": None}, [returns]
 
     def draw() -> None:
         objectives = () if session.run is None else session.run.simulator.objectives
         if objectives != drawn["objectives"]:
-            drawn["objectives"], figures["rates"] = objectives, rates_figure(objectives)
-            box.children = columns(figures["return"], figures["rates"], basis="420px").children
+            drawn["objectives"], right.children = objectives, [rates_figure(objectives)]
         elif session.busy and time.monotonic() - drawn["last"] < every:
             return
         points = thin(session.points)
-        fill_return(figures["return"], points)
-        fill_rates(figures["rates"], points)
+        fill_return(returns, points)
+        fill_rates(right.children[0], points)
         drawn["last"] = time.monotonic()
 
     bind(session, ["points", "version", "busy"], draw)
-    return box
+    return columns(left, right, basis="420px")
 
 # %% ../../nbs/64_studio.step.ipynb #a00532ae
 def aimed_at(
