@@ -79,7 +79,7 @@ def clip(simulator: Simulator, world: World | None = None, agent: Agent | None =
     "An animated WebP of an agent, or of random actions, in a world: `record` and `animate` in one."
     return animate(record(simulator, world, agent, seed, steps).frames)
 
-# %% ../../nbs/66_studio.play.ipynb #156a8656
+# %% ../../nbs/66_studio.play.ipynb #3aa09b89
 _SCRIPT = """
 function make(tag, parent, name, text) {
   const node = document.createElement(tag);
@@ -93,9 +93,9 @@ const words = (name) => name.replaceAll("_", " ");
 
 function render({ model, el }) {
   const root = make("div", el, "envgen-play");
-  root.setAttribute("data-lm-suppress-shortcuts", "true");
   const screen = make("div", root, "envgen-play-screen");
   screen.tabIndex = 0;
+  screen.setAttribute("data-lm-suppress-shortcuts", "true");
   screen.setAttribute("role", "application");
   screen.setAttribute("aria-label", model.get("title") + ". Play with the keys that the buttons name.");
   const picture = make("img", screen);
@@ -122,6 +122,7 @@ function render({ model, el }) {
   }
   const again = make("button", actions, "envgen-play-again", "Start again");
   again.title = "Begin the same episode anew";
+  for (const button of [...buttons, again]) button.setAttribute("data-lm-suppress-shortcuts", "true");
   again.onclick = () => { say({ again: true }); screen.focus(); };
 
   root.addEventListener("keydown", (event) => {

@@ -181,11 +181,12 @@ class Worlds(_Edited):
         if self._may() and self._past:
             self._set(self._past.pop())
 
-# %% ../../nbs/67_studio.worlds.ipynb #ca0150c6
+# %% ../../nbs/67_studio.worlds.ipynb #0bbcda1d
 def picture_html(data: bytes, words: str, kind: str = "png") -> str:
     "A picture in a page, as wide as there is room, with what it shows in words."
+    width, height = Image.open(io.BytesIO(data)).size       # so that nothing jumps when one takes the place of another
     return (f'<img alt="{html.escape(words)}" src="data:image/{kind};base64,{base64.b64encode(data).decode()}" '
-            'style="width:100%;height:auto;border-radius:3px">')
+            f'width="{width}" height="{height}" style="width:100%;height:auto;border-radius:3px">')
 
 
 def _list_html(title: str, lines: list[str], otherwise: str) -> str:
@@ -200,9 +201,9 @@ def text_html(state: Worlds, index: int) -> str:
     world = state.designs[index].world
     parts = [_list_html("Settings:", settings_in_words(world), "all as in the game.")]
     if state.previous:
-        known = index < len(state.previous)
-        title = "Changed since the last cycle:" if known else "New in this cycle; other than the game:"
-        parts.append(_list_html(title, differences(state.previous[index] if known else None, world), "nothing."))
+        old = state.previous[index:index + 1]
+        parts.append(_list_html("Changed since the last cycle:", differences(old[0], world), "nothing.") if old
+                     else "<div><b>New</b> in this cycle.</div>")
     counts = [f"{name}: {'none' if value is None else f'{value:g}'}"
               for name, value in state.describe(world, state.seed).items() if value != 0]
     parts.append(f'<details><summary>Counts at the start (seed {state.seed})</summary>'
@@ -219,7 +220,8 @@ def gallery_html(state: Worlds) -> str:
                      f'{html.escape(design.purpose)}{picture}{text_html(state, index)}</div>')
     return f'<div style="display:flex;flex-wrap:wrap;gap:16px">{"".join(cards)}</div>'
 
-# %% ../../nbs/67_studio.worlds.ipynb #35c2ab39
+# %% ../../nbs/67_studio.worlds.ipynb #a7e51ed0
+_ROW = {"flex_flow": "row wrap", "align_items": "center"}
 Change = Callable[[dict[str, Any]], None]     # {"environment_settings": {"tree_rarity": "rare"}}
 
 
@@ -234,19 +236,20 @@ class _Control:
         for item in self.inputs:
             item.observe(self._chosen, "value")
         self.complaint = widgets.HTML(layout=widgets.Layout(display="none"))
-        label = [widgets.HTML(html.escape(self.name), tooltip=self.hint)] if parameter.many else []
-        self.box = widgets.VBox([*label, *self.inputs, self.complaint], layout=widgets.Layout(flex="1 1 240px"))
+        label = [widgets.HTML(f"{html.escape(self.name)}:", tooltip=self.hint)] if parameter.many else []
+        row = widgets.HBox([*label, *self.inputs], layout=_ROW) if parameter.many else self.inputs[0]
+        self.box = widgets.VBox([row, self.complaint], layout={"flex": f"1 1 {'100%' if parameter.many else '240px'}"})
 
     def _menu(self) -> widgets.Dropdown:
         p = self.parameter
         values = p.choices or range(p.low, p.high + 1)
-        return widgets.Dropdown(options=[(UNSET, None), *((_words(value), value) for value in values)],
+        return widgets.Dropdown(options=[(UNSET, UNSET), *((_words(value), value) for value in values)],
                                 description=self.name, tooltip=self.hint, style={"description_width": "110px"},
                                 layout=widgets.Layout(width="auto", margin="1px"))
 
     def _ticks(self) -> list[widgets.Checkbox]:
         return [widgets.Checkbox(description=_words(choice), tooltip=self.hint, indent=False,
-                                 layout=widgets.Layout(width="auto", margin="0 0 0 12px"))
+                                 layout={"width": "auto", "margin": "0 0 0 12px"})
                 for choice in self.parameter.choices]
 
     def show(self, value: Any, complaints: list[str]) -> None:
@@ -257,7 +260,7 @@ class _Control:
                 item.value = choice in (value or ())
         else:
             allowed = [choice for _, choice in self.inputs[0].options]
-            self.inputs[0].value = value if value in allowed else None
+            self.inputs[0].value = value if value in allowed else UNSET      # a menu shows None as nothing at all
         self._quiet = False
         self.complaint.value = "".join(f'<span role="alert">⚠ {html.escape(text)}</span><br>' for text in complaints)
         self.complaint.layout.display = None if complaints else "none"
@@ -270,7 +273,7 @@ class _Control:
         if self.parameter.many:
             value = [choice for choice, on in zip(self.parameter.choices, values, strict=True) if on] or None
         else:
-            value = values[0]
+            value = None if values[0] == UNSET else values[0]
         for name in reversed(self.parameter.path):
             value = {name: value}
         self._change(value)
@@ -309,7 +312,7 @@ class _Editor:
                 value = (value or {}).get(name)
             control.show(value, found.get(".".join(control.parameter.path), []))
 
-# %% ../../nbs/67_studio.worlds.ipynb #135f167c
+# %% ../../nbs/67_studio.worlds.ipynb #df650383
 def _guarded(state: Worlds, act: Callable[[], Any]) -> None:
     "Do something that a person asked for; what goes wrong is told in the gallery."
     try:
@@ -323,9 +326,6 @@ def _button(state: Worlds, name: str, tooltip: str, act: Callable[[], Any], **lo
     button = widgets.Button(description=name, tooltip=tooltip, layout=widgets.Layout(width="auto"), **look)
     button.on_click(lambda _: _guarded(state, act))
     return button
-
-
-_ROW = {"flex_flow": "row wrap", "align_items": "center"}
 
 # %% ../../nbs/67_studio.worlds.ipynb #b87a2662
 class _Panels:
