@@ -78,7 +78,7 @@ def write_report(
 """)
     return path
 
-# %% ../nbs/70_batch.ipynb #dd10e323
+# %% ../nbs/70_batch.ipynb #6c7060dd
 def find_notebook(simulator: str) -> Path:
     "nbs/lab/<simulator>.ipynb, from the working directory or the repository that the package was installed from."
     places = [Path.cwd(), Path(envgen_nb.__file__).resolve().parent.parent]
@@ -91,8 +91,9 @@ def find_notebook(simulator: str) -> Path:
 
 
 def notebook_parameters(notebook: str | Path) -> dict[str, Any]:
-    "The parameters of a notebook with their defaults, from the cell tagged `parameters`."
+    "The parameters of a notebook with their defaults, from the cell tagged `parameters`, but for `studio`."
     found = papermill.inspect_notebook(str(notebook))
+    found.pop("studio", None)                              # says whether a person is there, so it is not theirs to say
     return {name: ast.literal_eval(entry["default"]) for name, entry in found.items()}     # read as data
 
 # %% ../nbs/70_batch.ipynb #1afbdd95
@@ -117,7 +118,7 @@ def read_parameters(
     load_settings(**{k: v for k, v in (known | values).items() if k in RunSettings.model_fields})
     return values
 
-# %% ../nbs/70_batch.ipynb #da47e1b4
+# %% ../nbs/70_batch.ipynb #27b8c935
 def run_notebook(
     simulator: str,               # the notebook nbs/lab/<simulator>.ipynb
     parameters: dict[str, Any],   # as from `read_parameters`
@@ -135,7 +136,7 @@ def run_notebook(
     watcher = threading.Thread(target=watch, args=(folder, stop), daemon=True)
     watcher.start()
     try:
-        papermill.execute_notebook(str(notebook), str(output), parameters | {"folder": str(folder)},
+        papermill.execute_notebook(str(notebook), str(output), parameters | {"folder": str(folder), "studio": False},
                                    kernel_name="python3", progress_bar=False, cwd=str(Path.cwd()),
                                    config=Config({"KernelManager": {"transport": "ipc"}}),
                                    extra_arguments=["--log-level=50"])     # what matters comes as a failed cell
