@@ -16,17 +16,17 @@ from traitlets import HasTraits, Unicode
 
 from .run import explain, telling
 
-# %% ../../nbs/62b_studio.look.ipynb #f217be08
+# %% ../../nbs/62b_studio.look.ipynb #1afbf17d
 STYLE = """<style>
 .envgen { color: var(--jp-ui-font-color1, #222); }
 .envgen h3 { margin: 10px 0 4px; font-size: 15px; }
 .envgen p, .envgen-note { margin: 4px 0; line-height: 1.4; color: var(--jp-ui-font-color1, #222); }
 .envgen-quiet { color: var(--jp-ui-font-color2, #555); font-size: 12px; line-height: 1.4; }
-.envgen-text { white-space: pre-wrap; overflow-wrap: anywhere; overflow: auto; max-height: 460px; margin: 0;
-  padding: 8px;
+.envgen-text { white-space: pre-wrap; overflow-wrap: break-word; word-break: normal; overflow: auto;
+  max-height: 460px; margin: 0; padding: 8px;
   font: 12px/1.45 var(--jp-code-font-family, monospace); color: var(--jp-content-font-color1, #222);
   background: var(--jp-layout-color1, #fff); border: 1px solid var(--jp-border-color1, #bbb); }
-.envgen-text mark { color: inherit; background: var(--jp-layout-color3, #e4e4e4); }
+.envgen-text mark { color: inherit; background: rgba(127, 127, 127, 0.22); border-radius: 2px; }
 .envgen-error { white-space: pre-wrap; overflow-wrap: anywhere; margin: 4px 0; padding: 8px; line-height: 1.4;
   color: var(--jp-ui-font-color1, #222); border: 1px solid var(--jp-error-color1, #c62828); border-left-width: 6px; }
 .envgen-wrong { white-space: pre-wrap; padding-left: 8px; border-left: 4px solid var(--jp-error-color1, #c62828);
@@ -62,7 +62,7 @@ def heading(text: str) -> widgets.HTML:
     "A heading within a view."
     return widgets.HTML(f'<div class="envgen"><h3>{html.escape(text)}</h3></div>')
 
-# %% ../../nbs/62b_studio.look.ipynb #fc22c36f
+# %% ../../nbs/62b_studio.look.ipynb #d9f5ace7
 def note(text: str = "", kind: str = "envgen-note") -> str:
     "A line or paragraph of text."
     return f'<div class="{kind}">{html.escape(text)}</div>' if text else ""
@@ -70,7 +70,7 @@ def note(text: str = "", kind: str = "envgen-note") -> str:
 
 def quote(text: str) -> str:
     "A long text that somebody wrote, as it is."
-    return f'<pre class="envgen-text" tabindex="0">{html.escape(text)}</pre>'
+    return f'<div class="envgen-text" tabindex="0">{html.escape(text)}</div>'
 
 
 def fold(summary: str, inside: str, opened: bool = False) -> str:

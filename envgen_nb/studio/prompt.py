@@ -6,7 +6,7 @@
 __all__ = ['OPTIONS', 'templates_folder', 'template_names', 'marked', 'difference', 'own_options', 'Editor', 'show_run',
            'latest_facts', 'apply', 'new_settings', 'settings_view', 'editor_view', 'names_view', 'prompt_view']
 
-# %% ../../nbs/63_studio.prompt.ipynb #a5b50158
+# %% ../../nbs/63_studio.prompt.ipynb #b964c4e4
 import difflib
 import html
 import re
@@ -26,7 +26,7 @@ from envgen_nb.designer.prompt import (
     KINDS, PLACEHOLDERS, Templates, check_template, fill, load_templates, placeholders, prompt_values, save_templates,
 )
 from ..designer.provider import provider_names, provider_options
-from .look import bind, button, column, columns, error_view, fold, heading, note, row
+from .look import bind, button, column, columns, error_view, fold, heading, note, quote, row
 from .run import Session
 from ..world import get_simulator, simulators
 
@@ -63,7 +63,7 @@ def difference(old: str, new: str) -> str:
     return "\n".join("− " + line[1:] if line.startswith("-") else "+ " + line[1:] if line.startswith("+") else
                      line if line.startswith("@") else "  " + line[1:] for line in lines)
 
-# %% ../../nbs/63_studio.prompt.ipynb #3710741b
+# %% ../../nbs/63_studio.prompt.ipynb #8fc994cd
 OPTIONS = {     # of the designers, as far as the studio shows them: label, and what it is
     "model": ("Model", "the model's name, as its server calls it"),
     "base_url": ("Address", "where the server is, e.g. http://localhost:8000/v1; empty: OpenAI"),
@@ -79,8 +79,11 @@ def own_options(
     designer: str,
     options: Mapping[str, Any],   # of whichever designer
 ) -> dict[str, Any]:
-    "Those options that a designer takes; what is empty is left out."
-    return {name: value for name, value in options.items() if name in provider_options(designer) and value != ""}
+    "Those options that a designer takes; what is empty is left out, and files are found from everywhere."
+    found = {name: value for name, value in options.items() if name in provider_options(designer) and value != ""}
+    if isinstance(found.get("files"), str):
+        found["files"] = str(Path(found["files"]).expanduser().resolve())
+    return found
 
 # %% ../../nbs/63_studio.prompt.ipynb #c8a453a5
 class Editor(HasTraits):
@@ -256,7 +259,7 @@ def _option_fields(editor: Editor) -> tuple[widgets.Widget, ...]:
             found.append(field)
     return tuple(found)
 
-# %% ../../nbs/63_studio.prompt.ipynb #d53a23a5
+# %% ../../nbs/63_studio.prompt.ipynb #9371731d
 def _placeholder_list(editor: Editor) -> str:
     "The placeholders of the template, and whether each is there; then what is wrong."
     there = set(re.findall(r"\{\{[ \t]*!?[ \t]*(\w+)[ \t]*\}\}", editor.text))
@@ -273,7 +276,7 @@ def editor_view(editor: Editor) -> widgets.Widget:
     kind = widgets.ToggleButtons(options=[("First prompt", "first"), ("Later prompts", "update")], value=editor.kind,
                                  tooltips=["asked in cycle 1", "asked from cycle 2 on, with the success rates"])
     area = widgets.Textarea(value=editor.text, rows=22, tooltip="the template; {{…}} are placeholders",
-                            layout=widgets.Layout(width="100%", height="auto"))
+                            layout=widgets.Layout(width="auto", height="auto"))
     area.add_class("envgen")
     listed, filled, changed = widgets.HTML(), widgets.HTML(), widgets.HTML()
     _linked(editor, "kind", kind)
@@ -283,12 +286,12 @@ def editor_view(editor: Editor) -> widgets.Widget:
         if area.value != editor.text:
             area.value = editor.text
         listed.value = _placeholder_list(editor)
-        filled.value = (f'<div class="envgen"><pre class="envgen-text" tabindex="0" aria-label="the filled-in prompt">'
-                        f'{marked(editor.text, editor.values())}</pre></div>')
+        filled.value = (f'<div class="envgen"><div class="envgen-text" tabindex="0" role="region" '
+                        f'aria-label="the filled-in prompt">{marked(editor.text, editor.values())}</div></div>')
         lines = editor.difference()
         changed.value = '<div class="envgen">' + fold(
             "Difference to the kit's own template" + ("" if lines else ": none"),
-            f'<pre class="envgen-text">{html.escape(lines)}</pre>' if lines else "") + "</div>"
+            quote(lines) if lines else "") + "</div>"
 
     bind(editor, ["kind", "first", "update", "complaints", "filled"], draw)
     return column(kind, columns(

@@ -17,7 +17,7 @@ from ..files import read_jsonl
 from .look import CopyButton, bind, button, column, fold, heading, note, quote, row, table
 from .run import Session
 
-# %% ../../nbs/63b_studio.reply.ipynb #25bb9afc
+# %% ../../nbs/63b_studio.reply.ipynb #a735ee8f
 def reply_html(run: RunFolder, text: str) -> str:
     "A reply as it came; what is wrong with it stands under the lines that it is about."
     whole, lines = annotated(text, run.simulator.world_class(run.settings.vocabulary), run.settings.num_worlds)
@@ -28,7 +28,7 @@ def reply_html(run: RunFolder, text: str) -> str:
             said = f"↑ {complaint.message}" + (f" ({complaint.field})" if complaint.field else "")
             shown.append(f'<span class="envgen-wrong">{html.escape(said)}</span>')
     top = "".join(f'<div class="envgen-wrong">✗ {html.escape(str(complaint))}</div>' for complaint in whole)
-    return top + f'<pre class="envgen-text" tabindex="0">{chr(10).join(shown)}</pre>'
+    return top + f'<div class="envgen-text" tabindex="0">{chr(10).join(shown)}</div>'
 
 # %% ../../nbs/63b_studio.reply.ipynb #e56d3f32
 def conversation_html(run: RunFolder, part: str) -> str:
@@ -70,12 +70,12 @@ def _cost(usage: Usage) -> tuple[object, ...]:
     price = "not known" if usage.price is None else f"{usage.price:.4f}"
     return usage.calls, f"{usage.tokens_in:,}", f"{usage.tokens_out:,}", f"{usage.seconds:.1f}", price
 
-# %% ../../nbs/63b_studio.reply.ipynb #f0534b09
+# %% ../../nbs/63b_studio.reply.ipynb #1d1054ab
 def manual_view(session: Session) -> widgets.Widget:
     "The prompt to copy and a box for the reply, while a person is being asked."
     copy = CopyButton(label="Copy the prompt", tooltip="Copy the prompt, to be pasted into a chat window")
     box = widgets.Textarea(rows=10, placeholder="Paste the whole reply of the model here", tooltip="the model's reply",
-                           layout=widgets.Layout(width="100%"))
+                           layout=widgets.Layout(width="auto"))
     asked = widgets.HTML()
 
     def hand_in() -> None:
