@@ -15,10 +15,11 @@ from pathlib import Path
 from . import __version__
 from .world import get_simulator, load_worlds, simulators
 
-# %% ../nbs/71_cli.ipynb #63ab7438
+# %% ../nbs/71_cli.ipynb #f534ee25
 def _run(args: argparse.Namespace) -> int:
     "A whole experiment: the lab notebook of a game, headless."
-    from envgen_nb.batch import find_notebook, new_run_path, read_parameters
+    from envgen_nb.batch import find_notebook, read_parameters
+    from envgen_nb.cycle.runs import new_run_path
     parameters = read_parameters(find_notebook(args.simulator), args.parameter)
     folder = Path(parameters.pop("folder", "") or new_run_path(args.simulator))
     if folder.exists() and any(folder.iterdir()):

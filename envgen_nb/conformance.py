@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from .world import Simulator, World, check_world, load_worlds, parameters
 
-# %% ../nbs/01_conformance.ipynb #2e35aee7
+# %% ../nbs/01_conformance.ipynb #e5bbfa16
 def check_description(simulator: Simulator) -> None:
     "Texts, vocabularies, prerequisites, practice worlds and score."
     assert simulator.name and simulator.task and simulator.rules, "name, task and rules are needed for the prompt"
@@ -28,6 +28,8 @@ def check_description(simulator: Simulator) -> None:
     for name, model in simulator.vocabularies.items():
         assert issubclass(model, World) and simulator.world_class(name) is model
         assert all(parameter.description for parameter in parameters(model)), f"{name}: a parameter has no description"
+    assert simulator.keys and set(simulator.keys) <= set(simulator.actions), "keys name an action that there is not"
+    assert len(set(simulator.keys.values())) == len(simulator.keys), "two actions have the same key"
     _refused(lambda: simulator.world_class("no such vocabulary"), "an unknown vocabulary")
     low, high = (simulator.score(dict.fromkeys(objectives, rate)) for rate in (0.0, 100.0))
     assert low < high, "score does not rise with the success rates"
@@ -110,7 +112,7 @@ def _run(venv: VectorEnv, actions: np.ndarray, **how: Any) -> list[Moment]:
     with contextlib.closing(venv):
         return [_moment(venv.reset(**how)), *_steps(venv, actions)]
 
-# %% ../nbs/01_conformance.ipynb #6df5ba1a
+# %% ../nbs/01_conformance.ipynb #fb0a14c8
 def check_step(simulator: Simulator, make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
     "Spaces, shapes, dtypes, autoreset and infos over some steps in which episodes end."
     venv, ends = make(), 0
@@ -120,6 +122,7 @@ def check_step(simulator: Simulator, make: Callable[..., VectorEnv], actions: np
     assert venv.single_action_space.n == len(simulator.actions)
     obs, infos = venv.reset()
     total, steps = np.zeros(n), np.zeros(n, int)
+    assert not venv.unlocked.any(), "something is reached before the first step"
     for row in actions:
         assert obs in venv.observation_space, "the observation is not in the space"
         assert all(part.shape[0] == n for part in _leaves(obs))
@@ -128,6 +131,8 @@ def check_step(simulator: Simulator, make: Callable[..., VectorEnv], actions: np
         assert rewards.dtype == np.float64 and terminated.dtype == truncated.dtype == np.bool_
         total, steps, ended = total + rewards, steps + 1, terminated | truncated
         assert ("episode" in infos) == bool(ended.any()) == ("final_obs" in infos)
+        assert venv.unlocked.shape == (n, len(simulator.objectives)) and venv.unlocked.dtype == np.bool_
+        assert not venv.unlocked[ended].any(), "the next episode begins with something reached"
         if ended.any():
             _check_episode(simulator, venv, infos, ended, total, steps)
             assert infos["final_obs"] in venv.observation_space
@@ -174,20 +179,23 @@ def check_reset(make: Callable[..., VectorEnv]) -> None:
         first, second, again = ([_moment(venv.reset(**how))] for how in ({}, {}, {"seed": 5}))
     assert _equal(first, again) and not _equal(first, second), "reset() is the next episode, reset(seed) the first"
 
-# %% ../nbs/01_conformance.ipynb #e3af4b49
+# %% ../nbs/01_conformance.ipynb #3347a3e7
 def check_quota(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
     "Each sub-environment plays its two episodes and no more."
     with contextlib.closing(make(episodes=2)) as venv:
         venv.reset()
-        ended = np.zeros(venv.num_envs, int)
+        ended, reached = np.zeros(venv.num_envs, int), venv.unlocked
         for row in actions:
             before = ended.copy()
             obs, rewards, terminated, truncated, infos = venv.step(row)
             ended += infos.get("_episode", np.zeros(venv.num_envs, bool))
             still = before == 2
+            if "episode" in infos:
+                reached = np.where(infos["_episode"][:, None], infos["episode"]["unlocked"], reached)
             assert not rewards[still].any() and not (terminated | truncated)[still].any(), "a reward after the quota"
         assert (ended == 2).all(), f"episodes played with episodes=2: {ended}"
         assert np.array_equal(venv.finished, ended == 2)
+        assert np.array_equal(venv.unlocked, reached), "what the last episode reached is forgotten"
 
 
 def check_state(make: Callable[..., VectorEnv], actions: np.ndarray, episodes: int | None = None) -> None:

@@ -201,7 +201,7 @@ def save_worlds(
     "Write a configuration file that `load_worlds` reads."
     write_json(path, [world.settings() for world in worlds])
 
-# %% ../nbs/00_world.ipynb #c654da45
+# %% ../nbs/00_world.ipynb #7f867b4c
 class Simulator(ABC):
     "What the rest of the kit may ask of a game. One subclass per game; it holds no state."
     name: ClassVar[str]                                # "crafter"
@@ -209,8 +209,10 @@ class Simulator(ABC):
     objectives: ClassVar[tuple[str, ...]]              # the skills whose success rates are measured
     rules: ClassVar[tuple[str, ...]]                   # what a designer must know, one sentence each
     actions: ClassVar[tuple[str, ...]]                 # names of the discrete actions, in order
+    keys: ClassVar[Mapping[str, str]]                  # action → key with which a person plays it: "ArrowUp", " ", "t"
     vocabularies: ClassVar[Mapping[str, type[World]]]  # name → class of worlds; "paper" first
     observations: ClassVar[tuple[str, ...]]            # kinds of observation: "pixels", "symbols"
+    shows_path: ClassVar[bool] = False                 # `preview` takes path=True and draws the way to the goal
 
     def world_class(self, vocabulary: str = "paper") -> type[World]:
         "The class of worlds of a vocabulary; `ValueError` if there is none of that name."

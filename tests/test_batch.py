@@ -13,14 +13,13 @@ from PIL import Image, ImageSequence
 
 from envgen_nb.batch import (
     find_notebook,
-    new_run_path,
     notebook_parameters,
-    open_run,
     play,
     read_parameters,
     write_report,
 )
 from envgen_nb.cycle.folder import RunFolder, RunFolderError
+from envgen_nb.cycle.runs import new_run_path, open_run
 from envgen_nb.cycle.settings import RunSettings, SettingsError
 
 ROOT = Path(__file__).parent.parent

@@ -426,7 +426,7 @@ class Report:
     episodes: Episodes          # that ended in this rollout; there may be none
     seconds: dict[str, float]   # spent on: simulate, act, learn
 
-# %% ../../nbs/41_agent.ppo.ipynb #19e7d863
+# %% ../../nbs/41_agent.ppo.ipynb #d98a1b62
 def _made_up(agent: Agent, rows: int) -> dict[str, Any]:
     "A batch of zeros, as for `ppo_loss`."
     zeros = torch.zeros(rows, device=agent.device)
@@ -451,7 +451,16 @@ def _functions(agent: Agent, team: Team) -> tuple[Act, Find]:
     agent.recorded = agent.recorded or _record(agent, find)
     return agent.recorded
 
-# %% ../../nbs/41_agent.ppo.ipynb #a253122f
+
+def _after(check: Callable[[], None] | None, function: Callable) -> Callable:
+    "A function that lets somebody else have a word first."
+    def checked(argument: Any) -> Any:
+        check()
+        return function(argument)
+
+    return checked if check else function
+
+# %% ../../nbs/41_agent.ppo.ipynb #7e245b5c
 def train(
     agent: Agent,
     venv: VectorEnv,  # with `agent.preset.num_envs` sub-environments and AutoresetMode.SAME_STEP
@@ -460,10 +469,12 @@ def train(
     obs: Any = None,  # the current observations, from an earlier call or `venv.set_state`; None: reset first
     team: Team | None = None,  # of threads that learn at the same time; None: one
     callback: Callable[[Report], bool | None] | None = None,  # after each rollout; True stops the training
+    check: Callable[[], None] | None = None,  # before each step and each minibatch; may wait, or raise to stop at once
 ) -> Any:             # the observations to go on with
     """Let the agent play and learn.
 
-    During the callback, `agent.state_dict()` and `venv.get_state()` hold all that is needed to go on exactly as
+    An agent whose training `check` broke off is half way through an update: go on from a state that was saved. During
+    the callback, `agent.state_dict()` and `venv.get_state()` hold all that is needed to go on exactly as
     without a stop. `ValueError` for an environment that does not fit, `NotFiniteError` when the numbers break down,
     `OutOfMemory` when the device has too little of it.
     """
@@ -473,7 +484,7 @@ def train(
         obs, _ = venv.reset()
     with _memory_of(preset, agent.device):
         storage = make_storage(preset.rollout_steps, venv.num_envs, venv.single_observation_space, agent.device)
-        act, find = _functions(agent, team or Team())
+        act, find = (_after(check, function) for function in _functions(agent, team or Team()))
     rollouts = num_rollouts(steps, preset)
     for i in range(1, rollouts + 1):
         with _memory_of(preset, agent.device):

@@ -204,7 +204,13 @@ _RULES = (
     "Coal or iron whose rarity is set, even to common, is found all over a mountain; unset, in some parts of it only.",
 )
 
-# %% ../../nbs/19_crafter.simulator.ipynb #572f7042
+# %% ../../nbs/19_crafter.simulator.ipynb #d32f9285
+_KEYS = {"move_left": "ArrowLeft", "move_right": "ArrowRight", "move_up": "ArrowUp", "move_down": "ArrowDown",
+         "do": " ", "noop": "n", "sleep": "z", "place_stone": "s", "place_table": "t", "place_furnace": "f",
+         "place_plant": "p", "make_wood_pickaxe": "1", "make_stone_pickaxe": "2", "make_iron_pickaxe": "3",
+         "make_wood_sword": "4", "make_stone_sword": "5", "make_iron_sword": "6"}
+
+
 class Crafter(Simulator):
     "The survival game Crafter."
     name = "crafter"
@@ -212,6 +218,7 @@ class Crafter(Simulator):
     objectives = OBJECTIVES
     rules = _RULES
     actions = ACTIONS
+    keys = MappingProxyType(_KEYS)
     vocabularies = MappingProxyType({"paper": CrafterWorld, "extended": ExtendedCrafterWorld})
     observations = OBSERVATIONS
 

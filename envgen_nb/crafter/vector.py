@@ -76,7 +76,7 @@ def _make_engine(engine: str, plan: Plan, names: list[str], num_threads: int | N
     count = min(usable_cores() if num_threads is None else int(num_threads), len(names))
     return Crews(plan, names, count if count > 1 else 0, out)
 
-# %% ../../nbs/18_crafter.vector.ipynb #a7a66ef2
+# %% ../../nbs/18_crafter.vector.ipynb #9c05f871
 class _Stage(VectorEnv):
     "What a vector environment of Crafter is made of, and how it ends."
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"], "render_fps": 10}
@@ -125,6 +125,11 @@ class _Stage(VectorEnv):
     def finished(self) -> np.ndarray:
         "Which sub-environments have played all their episodes, (N,) bool."
         return self._engine.arrays["finished"].copy()
+
+    @property
+    def unlocked(self) -> np.ndarray:
+        "What has been achieved in each sub-environment's episode so far, (N, 22) bool."
+        return self._engine.arrays["achievements"] > 0
 
     def _do(self, command: str, items: Sequence[Any] | None = None) -> list[Any]:
         "A command for all sub-environments; should it be interrupted, there is no episode to step in."

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'Stage', 'stages', 'RunFolderError', 'RunFolder', 'create_run', 'change_limits', 'cut_metrics',
-           'write_sheet']
+           'write_sheet', 'write_worlds']
 
-# %% ../../nbs/51_cycle.folder.ipynb #6102f091
+# %% ../../nbs/51_cycle.folder.ipynb #615a48db
 import io
 import json
 import time
@@ -23,6 +23,7 @@ from ..agent.networks import get_device
 from .settings import RunSettings, make_settings
 from ..designer.prompt import load_templates, save_templates
 from ..designer.provider import Usage
+from ..designer.reply import Design
 from ..files import machine, read_jsonl, write_bytes, write_json, write_text
 from ..world import Simulator, World, get_simulator
 
@@ -195,3 +196,12 @@ def write_sheet(
     buffer = io.BytesIO()
     sheet.save(buffer, "PNG")
     write_bytes(path, buffer.getvalue())
+
+# %% ../../nbs/51_cycle.folder.ipynb #bf343ab5
+def write_worlds(run: RunFolder, part: str, designs: Sequence[Design]) -> None:
+    "The worlds of a cycle, drawn and written down; worlds.json comes last and makes them count."
+    worlds, purposes = [design.world for design in designs], [design.purpose for design in designs]
+    write_sheet(run.path / part / "worlds.png", [run.simulator.preview(world, seed=0) for world in worlds],
+                [f"{k + 1}. {text}" for k, text in enumerate(purposes)])
+    write_json(run.path / part / "purposes.json", purposes)
+    write_json(run.path / part / "worlds.json", [world.settings() for world in worlds])

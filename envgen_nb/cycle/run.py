@@ -6,7 +6,7 @@
 __all__ = ['CHECKPOINT_SECONDS', 'Event', 'Started', 'Prompted', 'Replied', 'Rejected', 'Accepted', 'Training', 'Evaluating',
            'Evaluated', 'Finished', 'run_cycles']
 
-# %% ../../nbs/52_cycle.run.ipynb #04a78ef6
+# %% ../../nbs/52_cycle.run.ipynb #37cf2093
 import contextlib
 import dataclasses
 import math
@@ -26,7 +26,7 @@ from ..agent.evaluate import Evaluation, evaluate, success_rates
 from ..agent.networks import Preset
 from ..agent.ppo import Agent, NotFiniteError, Report, fastest_team, num_rollouts, train
 from ..agent.threads import Team, keep_memory
-from .folder import RunFolder, Stage, cut_metrics, stages, write_sheet
+from .folder import RunFolder, Stage, cut_metrics, stages, write_worlds
 from .settings import RunSettings
 from ..designer.design import Budget, conversation, design
 from ..designer.prompt import first_prompt, load_templates, update_prompt
@@ -68,7 +68,7 @@ class Replied(Event):
     text: str = dataclasses.field(repr=False)
     notes: tuple[str, ...]   # what the provider wants said, e.g. that the server refused an option
 
-# %% ../../nbs/52_cycle.run.ipynb #f657b3ac
+# %% ../../nbs/52_cycle.run.ipynb #a81ee171
 @dataclass(frozen=True)
 class Rejected(Event):
     "The answer was wrong and goes back with the complaints."
@@ -97,6 +97,7 @@ class Training(Event):
     steps_per_second: float    # lately
     seconds_left: float        # an estimate for the whole run
     success: dict[str, float]  # objective → % of the last training episodes of this stage
+    episode_return: float | None = None   # mean of the episodes that ended in this rollout; None: none did
 
 # %% ../../nbs/52_cycle.run.ipynb #13b5cfc0
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Finished(Event):
     "The run is complete."
     seconds: float            # of this session
 
-# %% ../../nbs/52_cycle.run.ipynb #28470fd2
+# %% ../../nbs/52_cycle.run.ipynb #198f4f9f
 CHECKPOINT_SECONDS = 30.0    # a killed run repeats at most this much work, plus one rollout
 
 
@@ -135,11 +136,13 @@ class _Walk:
     writer: SummaryWriter
     team: Team
     on_text: Callable[[str], None] | None
+    check: Callable[[], None] | None
     stage: int = 0                                # training stages behind us
     rollouts: int = 0                             # rollouts done in the present one
     saved_step: int | None = None                 # of the agent in the last checkpoint
     venv_states: list[bytes] | None = None        # of the simulator at that moment
     seconds_per_evaluation: float = 0.0
+    waited: float = 0.0                           # seconds that `check` has taken
 
     @property
     def settings(self) -> RunSettings:
@@ -149,8 +152,19 @@ class _Walk:
         "A seed of its own for each purpose, all from the run's one seed."
         return int(np.random.SeedSequence((self.settings.seed, *path)).generate_state(1)[0] >> 1)
 
-# %% ../../nbs/52_cycle.run.ipynb #31d30c1d
-def _open(run: RunFolder, on_text: Callable[[str], None] | None) -> _Walk:
+    def look_up(self) -> None:
+        "Let whoever watches the run have a word; they may hold it up, or raise."
+        if self.check:
+            start = time.monotonic()
+            self.check()
+            self.waited += time.monotonic() - start
+
+    def clock(self) -> float:
+        "Seconds of work: a pause is none."
+        return time.monotonic() - self.waited
+
+# %% ../../nbs/52_cycle.run.ipynb #af24e944
+def _open(run: RunFolder, on_text: Callable[[str], None] | None, check: Callable[[], None] | None) -> _Walk:
     "Everything that a run needs, as it was at its last checkpoint or at the very start."
     settings, preset = run.settings, run.settings.preset
     options = dict(settings.designer_options)
@@ -163,7 +177,7 @@ def _open(run: RunFolder, on_text: Callable[[str], None] | None) -> _Walk:
     if state:
         agent.load_state_dict(state["agent"])
     writer = SummaryWriter(run.path / "tensorboard", purge_step=agent.steps or None)
-    walk = _Walk(run, provider, preset, agent, writer, _team(run, agent), on_text)
+    walk = _Walk(run, provider, preset, agent, writer, _team(run, agent), on_text, check)
     if state:
         walk.stage, walk.rollouts, walk.saved_step = state["stage"], state["rollouts"], agent.steps
         walk.venv_states = [bytes(tensor.numpy()) for tensor in state["venv"]]
@@ -238,7 +252,7 @@ def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
         _keep_usage(run, part, error.usage)
         raise
 
-# %% ../../nbs/52_cycle.run.ipynb #379a8984
+# %% ../../nbs/52_cycle.run.ipynb #95e25b9f
 def _keep_attempt(run: RunFolder, part: str, number: int, attempt: Any) -> None:
     "Write down a reply, what is wrong with it, and what it cost."
     if attempt.complaints:
@@ -256,15 +270,11 @@ def _keep_usage(run: RunFolder, part: str, usage: Usage) -> None:
 
 
 def _accept(run: RunFolder, part: str, designs: Any) -> Accepted:
-    "Write down the worlds of a cycle; worlds.json comes last and makes it count."
-    worlds, purposes = [d.world for d in designs], [d.purpose for d in designs]
-    write_sheet(run.path / part / "worlds.png", [run.simulator.preview(world, seed=0) for world in worlds],
-                [f"{k + 1}. {text}" for k, text in enumerate(purposes)])
-    write_json(run.path / part / "purposes.json", purposes)
-    write_json(run.path / part / "worlds.json", [world.settings() for world in worlds])
-    return Accepted(part, tuple(purposes), tuple(worlds))
+    "Write down the worlds of a cycle, and tell."
+    write_worlds(run, part, designs)
+    return Accepted(part, tuple(design.purpose for design in designs), tuple(design.world for design in designs))
 
-# %% ../../nbs/52_cycle.run.ipynb #c0ea405f
+# %% ../../nbs/52_cycle.run.ipynb #36f540f1
 def _make_venv(walk: _Walk, index: int, stage: Stage) -> Any:
     "The sub-environments of a stage: the designed worlds, all at once, or the original game."
     worlds = walk.run.worlds(stage.name) if stage.phase == "worlds" else []
@@ -275,7 +285,7 @@ def _make_venv(walk: _Walk, index: int, stage: Stage) -> Any:
 
 def _train(walk: _Walk, index: int, stage: Stage) -> Iterator[Event]:
     "Train through a stage, from wherever the run stands in it."
-    batch, total = walk.preset.batch, num_rollouts(stage.steps, walk.preset)
+    batch, total, kept = walk.preset.batch, num_rollouts(stage.steps, walk.preset), walk.rollouts
     cut_metrics(walk.run, stage.name, stage.phase, walk.rollouts)
     with contextlib.closing(_make_venv(walk, index, stage)) as venv:
         observation = venv.set_state(walk.venv_states) if walk.rollouts else venv.reset()[0]
@@ -283,19 +293,24 @@ def _train(walk: _Walk, index: int, stage: Stage) -> Iterator[Event]:
         try:
             for rollout in range(walk.rollouts, total):
                 reports, logged = [], time.perf_counter() - trained
-                observation = train(walk.agent, venv, batch, obs=observation, team=walk.team, callback=reports.append)
+                observation = train(walk.agent, venv, batch, obs=observation, team=walk.team, callback=reports.append,
+                                    check=walk.look_up)
                 trained = time.perf_counter()
                 _log_rollout(walk, stage, rollout, reports[0], logged)
                 walk.rollouts = rollout + 1
                 if time.monotonic() - saved > CHECKPOINT_SECONDS and rollout + 1 < total:
                     _save(walk, index, rollout + 1, venv)
-                    saved = time.monotonic()
+                    saved, kept = time.monotonic(), rollout + 1
                 yield meter.event(stage, reports[0], rollout + 1, total, batch)
         except GeneratorExit:
             _save(walk, index, walk.rollouts, venv)
             raise
         except NotFiniteError as error:
             raise NotFiniteError(_broken(walk, stage, error)) from error
+        except Exception:                                    # of `check`, or of a full disk
+            with contextlib.suppress(OSError):
+                cut_metrics(walk.run, stage.name, stage.phase, kept)
+            raise
     _save(walk, index + 1, 0)
 
 # %% ../../nbs/52_cycle.run.ipynb #8ac37f4f
@@ -327,19 +342,19 @@ def _log_rollout(walk: _Walk, stage: Stage, rollout: int, report: Report, logged
         walk.writer.add_scalar(f"{stage.phase}/episode_return", float(episodes.returns.mean()), walk.agent.steps)
         walk.writer.add_scalar(f"{stage.phase}/episode_length", float(episodes.lengths.mean()), walk.agent.steps)
 
-# %% ../../nbs/52_cycle.run.ipynb #f14b5ce4
+# %% ../../nbs/52_cycle.run.ipynb #010a7131
 class _Meter:
     "Speed, time left, and success rates of the last 100 training episodes."
 
     def __init__(self, walk: _Walk, index: int):
         self.walk, self.index = walk, index
-        self.recent: deque[tuple[float, int]] = deque([(time.monotonic(), 0)], maxlen=20)
+        self.recent: deque[tuple[float, int]] = deque([(walk.clock(), 0)], maxlen=20)
         self.episodes: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=100)   # what each unlocked, and had
         self.measurements = len(walk.run.parts) - len(walk.run.evaluations())     # still to come
 
     def event(self, stage: Stage, report: Report, rollout: int, total: int, batch: int) -> Training:
         walk, objectives = self.walk, self.walk.run.simulator.objectives
-        self.recent.append((time.monotonic(), self.recent[-1][1] + batch))
+        self.recent.append((walk.clock(), self.recent[-1][1] + batch))
         self.episodes.extend(zip(report.episodes.unlocked, report.episodes.possible, strict=True))
         (start, first), (now, last) = self.recent[0], self.recent[-1]
         speed = (last - first) / max(now - start, 1e-9)
@@ -349,9 +364,10 @@ class _Meter:
         unlocked, possible = np.array(list(self.episodes), bool).reshape(-1, 2, len(objectives)).swapaxes(0, 1)
         rates = success_rates(unlocked, possible, objectives)
         return Training(stage.name, stage.phase, rollout * batch, total * batch, steps - left, steps, round(speed, 1),
-                        round(seconds, 1), {name: round(rate, 1) for name, rate in rates.items()})
+                        round(seconds, 1), {name: round(rate, 1) for name, rate in rates.items()},
+                        round(float(report.episodes.returns.mean()), 3) if len(report.episodes) else None)
 
-# %% ../../nbs/52_cycle.run.ipynb #d07b4ec0
+# %% ../../nbs/52_cycle.run.ipynb #6d23783d
 def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
     "Measure the agent, unless that has been done."
     run = walk.run
@@ -359,12 +375,13 @@ def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
         return
     episodes = walk.settings.evaluation_runs * walk.settings.evaluation_episodes
     yield Evaluating(part, episodes)
-    start = time.monotonic()
+    start = walk.clock()
     with contextlib.closing(run.simulator.make_vec(
             [run.original], num_envs=episodes, seed=walk.seed(2), obs=walk.preset.obs, episodes=1,
             num_threads=walk.team.threads)) as venv:
-        evaluation = evaluate(walk.agent, venv, walk.settings.evaluation_runs, walk.seed(2))
-    walk.seconds_per_evaluation = time.monotonic() - start
+        evaluation = evaluate(walk.agent, venv, walk.settings.evaluation_runs, walk.seed(2),
+                              callback=lambda done: walk.look_up())
+    walk.seconds_per_evaluation = walk.clock() - start
     save_checkpoint(run.path / part / "checkpoint.pt", {"agent": walk.agent.state_dict()})
     event = dataclasses.replace(_evaluated(run, part, evaluation), seconds=round(walk.seconds_per_evaluation, 2))
     write_json(run.path / part / "evaluation.json", evaluation.to_dict() | {
@@ -397,20 +414,22 @@ def _road(walk: _Walk) -> Iterator[Event]:
         yield from training_of("final")
         yield from _evaluate(walk, "final")
 
-# %% ../../nbs/52_cycle.run.ipynb #8e995125
+# %% ../../nbs/52_cycle.run.ipynb #200544aa
 def run_cycles(
     path: str | Path,                                # a folder made by `create_run`, new or stopped anywhere
     on_text: Callable[[str], None] | None = None,    # is given the designer's answer as it comes, where it streams
+    check: Callable[[], None] | None = None,         # at each environment step and minibatch; may wait, or raise
 ) -> Iterator[Event]:
     """Walk a run from where it stands to its end, telling what happens.
 
-    Close the generator to stop; call again to go on. A finished run tells `Started` and `Finished`. Errors:
+    Close the generator to stop; call again to go on. To stop within a second, raise from `check` or `on_text`: the run
+    then goes on from its last checkpoint. A finished run tells `Started` and `Finished`. Errors:
     `FolderInUse` when another process works on the folder; `RunFolderError`, `CheckpointError`, `DesignError`,
     `BudgetError`, `ProviderError` and `OSError` with what to do; after each the folder is as good as before.
     """
     run, start = RunFolder(path), time.monotonic()
     with hold_folder(run.path), _torch_as(run.settings):
-        walk = _open(run, on_text)
+        walk = _open(run, on_text, check)
         try:
             resumed = bool(run.evaluations())
             steps = sum(num_rollouts(s.steps, walk.preset) for s in stages(run.settings))

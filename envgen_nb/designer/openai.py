@@ -5,13 +5,15 @@
 # %% auto #0
 __all__ = ['FORMATS', 'OPENAI_URL', 'OpenAICompatible']
 
-# %% ../../nbs/35_designer.openai.ipynb #4460e4af
+# %% ../../nbs/35_designer.openai.ipynb #4b796b5a
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -329,7 +331,45 @@ def _client(provider: OpenAICompatible, key: str | None) -> openai.OpenAI:
                          max_retries=provider.max_retries,
                          http_client=openai.DefaultHttpxClient(trust_env=False) if local else None)
 
-# %% ../../nbs/35_designer.openai.ipynb #40034b2e
+# %% ../../nbs/35_designer.openai.ipynb #a3dfa64e
+def _attended(work: Callable[[Callable[[str], None] | None], Any], on_text: Callable[[str], None] | None) -> Any:
+    "The result of work that tells text as it comes; what `on_text` raises ends the wait for it at once."
+    if on_text is None:
+        return work(None)
+    said, ended, found = SimpleQueue(), threading.Event(), []
+
+    def tell(piece: str) -> None:
+        if ended.is_set():
+            raise _Unusable("nobody listens any more")
+        said.put(piece)
+
+    def run() -> None:
+        try:
+            found.append((work(tell), None))
+        except Exception as error:
+            found.append((None, error))
+        said.put(None)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        while (piece := _next(said)) is not None:
+            on_text(piece)
+    finally:
+        ended.set()
+    result, error = found[0]
+    if error:
+        raise error
+    return result
+
+
+def _next(said: SimpleQueue, patience: float = 0.2) -> str | None:
+    "What is said next; nothing new after that many seconds is also an answer."
+    try:
+        return said.get(timeout=patience)
+    except Empty:
+        return ""
+
+# %% ../../nbs/35_designer.openai.ipynb #c163ccd9
 class _Call:
     "One request, asked until it is answered or until asking again is of no use."
 
@@ -341,7 +381,7 @@ class _Call:
         "The answer with its cost and notes; `ProviderError` if there is none."
         started, key = time.monotonic(), _read_key(self.provider)
         with _client(self.provider, key) as client:
-            answer, failure = self._answer(client, key is not None)
+            answer, failure = _attended(lambda tell: self._answer(client, key is not None, tell), self.on_text)
         if answer is None:                                 # raised here, away from the errors that hold the request
             raise ProviderError(_without_key(f"{self.provider.base_url} {failure}", key), self.usage)
         self.provider._terms = self.terms
@@ -350,12 +390,13 @@ class _Call:
                      self.usage + Usage(seconds=time.monotonic() - started),
                      tuple(_without_key(note, key) for note in notes))
 
-    def _answer(self, client: openai.OpenAI, keyed: bool) -> tuple[_Answer | None, str]:
+    def _answer(self, client: openai.OpenAI, keyed: bool,
+                tell: Callable[[str], None] | None) -> tuple[_Answer | None, str]:
         "The answer, or why there is none."
         broken = 0
         while True:
             try:
-                answer = _ask(client, _question(self.provider, self.request, self.terms), self.on_text)
+                answer = _ask(client, _question(self.provider, self.request, self.terms), tell)
                 self.usage += _cost(self.provider, self.request, answer.tokens, answer.text)
                 return answer, ""
             except openai.APIStatusError as error:
@@ -370,13 +411,13 @@ class _Call:
                 self.usage += _cost(self.provider, self.request, None, error.text)
                 if broken > self.provider.max_retries:
                     return None, f"broke off its answer, {broken} times in all: {error}"
-                self._again(error, broken)
+                self._again(error, broken, tell)
             except (_Unusable, openai.OpenAIError) as error:
                 return None, _advice(error, self.provider, keyed)
 
-    def _again(self, error: _Interrupted, broken: int) -> None:
+    def _again(self, error: _Interrupted, broken: int, tell: Callable[[str], None] | None) -> None:
         "Say that an answer broke off, and wait a little longer each time."
         self.notes.append(f"the answer broke off ({error}); asked again")
-        if self.on_text:
-            self.on_text("\n[the answer broke off; asking again]\n")
+        if tell:
+            tell("\n[the answer broke off; asking again]\n")
         time.sleep(min(_PAUSE * 2 ** (broken - 1), 8.0))

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['VERSIONS', 'KINDS', 'PLACEHOLDERS', 'placeholders', 'check_template', 'require_template', 'Templates',
            'load_templates', 'save_templates', 'fill', 'describe_parameters', 'answer_format', 'format_feedback',
-           'format_previous', 'first_prompt', 'update_prompt']
+           'format_previous', 'prompt_values', 'first_prompt', 'update_prompt']
 
 # %% ../../nbs/30_designer.prompt.ipynb #7ab3c398
 import difflib
@@ -178,9 +178,15 @@ def format_previous(worlds: Sequence[World]) -> str:
     return "\n".join(f"Environment {number}:\n```json\n{json.dumps(world.settings(), indent=4)}\n```"
                      for number, world in enumerate(worlds, 1))
 
-# %% ../../nbs/30_designer.prompt.ipynb #264e0276
-def _values(simulator: Simulator, vocabulary: str, num_worlds: int) -> dict[str, str]:
-    "What both prompts say about the game."
+# %% ../../nbs/30_designer.prompt.ipynb #f153d9b1
+def prompt_values(
+    simulator: Simulator,
+    vocabulary: str,   # which of the game's vocabularies the worlds are written in
+    num_worlds: int,   # how many environments to ask for
+    feedback: Mapping[str, tuple[float, float]] | None = None,  # objective → mean and std of its success rate, percent
+    previous: Sequence[World] = (),                             # the environments in which the agent trained
+) -> dict[str, str]:   # by the names of the placeholders; the last two only with feedback
+    "What the placeholders of a template stand for."
     if num_worlds < 1:
         raise ValueError(f"at least one environment has to be asked for, not {num_worlds}")
     model = simulator.world_class(vocabulary)
@@ -191,7 +197,7 @@ def _values(simulator: Simulator, vocabulary: str, num_worlds: int) -> dict[str,
         "rules": "\n".join(f"- {rule}" for rule in simulator.rules),
         "num_worlds": str(num_worlds),
         "format": answer_format(model, num_worlds),
-    }
+    } | ({} if feedback is None else {"feedback": format_feedback(feedback), "previous": format_previous(previous)})
 
 
 def first_prompt(
@@ -201,9 +207,9 @@ def first_prompt(
     num_worlds: int = 4,        # how many environments to ask for
 ) -> str:
     "The prompt of the first cycle, when nothing is known about the agent."
-    return fill(templates.first, _values(simulator, vocabulary, num_worlds))
+    return fill(templates.first, prompt_values(simulator, vocabulary, num_worlds))
 
-# %% ../../nbs/30_designer.prompt.ipynb #9b0eebf9
+# %% ../../nbs/30_designer.prompt.ipynb #fea9e2b3
 def update_prompt(
     templates: Templates,
     simulator: Simulator,
@@ -213,6 +219,4 @@ def update_prompt(
     previous: Sequence[World],                    # the environments in which the agent trained
 ) -> str:
     "The prompt of a later cycle: the same game, the measured success rates, and the worlds that led to them."
-    values = _values(simulator, vocabulary, num_worlds)
-    measured = {"feedback": format_feedback(feedback), "previous": format_previous(previous)}
-    return fill(templates.update, values | measured)
+    return fill(templates.update, prompt_values(simulator, vocabulary, num_worlds, feedback, previous))

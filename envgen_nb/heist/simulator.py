@@ -79,7 +79,7 @@ _RULES = (
     "The success rate of a skill counts only the episodes whose level has that key or lock.",
 )
 
-# %% ../../nbs/24_heist.simulator.ipynb #52340212
+# %% ../../nbs/24_heist.simulator.ipynb #8631988b
 class Heist(Simulator):
     "The maze game Heist of Procgen."
     name = "heist"
@@ -88,13 +88,15 @@ class Heist(Simulator):
     rules = _RULES
     actions = ("left_down", "left", "left_up", "down", "stay", "up", "right_down", "right", "right_up",
                "d", "a", "w", "s", "q", "e")
+    keys = MappingProxyType({name: f"Arrow{name.capitalize()}" for name in ("left", "right", "up", "down")})
     vocabularies = MappingProxyType({"paper": HeistWorld, "hard": HardHeistWorld})
     observations = ("pixels",)
+    shows_path = True
 
     def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,
                  obs: str = "pixels", length: int | None = None, episodes: int | None = None,
                  **options: Any) -> VectorEnv:
-        "Many games stepped together. Options of its own: mode, num_threads (see `HeistVectorEnv`)."
+        "Many games stepped together. Options of its own: mode (that of the worlds), num_threads."
         unknown = sorted(set(options) - {"mode", "num_threads"})
         if unknown:
             raise TypeError(f"heist has no option {', '.join(unknown)}; it has: length, episodes, mode, num_threads")

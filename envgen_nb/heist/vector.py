@@ -158,7 +158,7 @@ def _seeds(seed: Any, num_envs: int) -> tuple[int, ...]:
         check_number("a seed", one, 0, _INT, optional=False)
     return base_seeds(seed, num_envs)
 
-# %% ../../nbs/23_heist.vector.ipynb #0c772319
+# %% ../../nbs/23_heist.vector.ipynb #07287157
 def _beginning(seed: int, mode: str) -> bytes:
     "The first state of a game alone."
     with contextlib.closing(Games(1, seed, mode)) as games:
@@ -198,6 +198,11 @@ class _Games(VectorEnv):
     def finished(self) -> np.ndarray:
         "Which sub-environments have played all their episodes, (N,) bool."
         return self._over.copy()
+
+    @property
+    def unlocked(self) -> np.ndarray:
+        "What has been reached in each sub-environment's episode so far, (N, 7) bool."
+        return self._unlocked.copy()
 
 # %% ../../nbs/23_heist.vector.ipynb #0585bbb0
 class _Stage(_Games):

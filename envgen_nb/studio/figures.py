@@ -18,7 +18,7 @@ import plotly.graph_objects as go
 from ..agent.evaluate import marked, success_rates
 from ..cycle.folder import RunFolder, stages
 
-# %% ../../nbs/60_studio.figures.ipynb #22efa7af
+# %% ../../nbs/60_studio.figures.ipynb #98f1917e
 @dataclass(frozen=True)
 class Change:
     "How one objective's success rate changed over a run, in %: mean and population std over the evaluations."
@@ -31,12 +31,16 @@ class Change:
         return self.after[0] - self.before[0]
 
 
-def changes(run: RunFolder) -> list[Change]:
+def changes(
+    run: RunFolder,
+    since: int = 0,      # which measurement to compare the latest one with; -2: the one before
+) -> list[Change]:
     "The first and the latest measurement, objective by objective, sorted by what changed most."
     measured = list(run.evaluations().values())
     if not measured:
         return []
-    before, after = (e.feedback(run.simulator.objectives) for e in (measured[0], measured[-1]))
+    first = measured[max(since, -len(measured))]
+    before, after = (e.feedback(run.simulator.objectives) for e in (first, measured[-1]))
     found = [Change(objective, before[objective], after[objective]) for objective in run.simulator.objectives]
     return sorted(found, key=lambda change: (-change.gain, -change.after[0], change.objective))
 

@@ -1,0 +1,140 @@
+"""The studio in a real JupyterLab, with a real browser: what a person sees, clicks and types.
+
+Pictures of every stage (light and dark, wide and narrow) and the figures measured are kept in the folder that
+ENVGEN_SCREENSHOTS names, else in pytest's temporary folder. No time is asserted.
+"""
+import os
+import time
+from pathlib import Path
+
+import pytest
+from browser import Browser, browser, write_notebook
+
+IMPORTS = """
+from envgen_nb.designer.reply import Design
+from envgen_nb.studio.worlds import Worlds, worlds_view
+from envgen_nb.world import get_simulator
+"""
+MAKE = """
+game = get_simulator("{game}")
+purposes = ["{one}", "<b>not bold</b> <img src=x onerror=alert(1)>"]
+found = [game.practice(name, "{vocabulary}")[0] for name in ("{one}", "{two}")]
+worlds = Worlds(game, "{vocabulary}", designs=tuple(map(Design, found, purposes)), previous=(found[1],))
+"""
+SHOW = "worlds_view(worlds)"
+
+
+@pytest.fixture(scope="module")
+def shots(tmp_path_factory) -> Path:
+    named = os.environ.get("ENVGEN_SCREENSHOTS")
+    return Path(named).resolve() if named else tmp_path_factory.mktemp("screenshots")
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory, shots):
+    """A browser before a JupyterLab with the notebooks of this test."""
+    folder = tmp_path_factory.mktemp("notebooks")
+    write_notebook(folder / "worlds.ipynb", IMPORTS,
+                   MAKE.format(game="crafter", vocabulary="extended", one="place_table", two="eat_plant"), SHOW)
+    with browser(folder, tmp_path_factory.mktemp("jupyter") / "home", shots) as one:
+        yield one
+    print(f"screenshots: {shots}")
+
+
+@pytest.fixture(autouse=True)
+def last(seen, request):
+    """How it looked at the end of each test, above all of one that failed."""
+    yield
+    seen.page.screenshot(path=seen.shots / f"last-{request.node.name}.png")
+
+
+def cards(seen: Browser):
+    return seen.page.locator(".envgen-card")
+
+
+def test_the_gallery_appears(seen):
+    seen.open("worlds.ipynb")
+    started = time.perf_counter()
+    seen.run_all()
+    cards(seen).nth(1).locator("img").wait_for(timeout=30_000)
+    seen.timed("gallery appears, imports included", started)
+    assert cards(seen).count() == 2 and cards(seen).first.locator("img").get_attribute("alt")
+    assert "<b>not bold</b>" in cards(seen).nth(1).inner_text()               # text stays text
+    seen.shot("gallery", cards(seen).first)
+
+
+def test_a_setting_is_edited_and_the_picture_follows(seen):
+    card = cards(seen).first
+    card.get_by_role("button", name="Edit").click()
+    menu = card.get_by_label("target biome")
+    for biome in ("beaches", "grassland", "mountain"):
+        before = card.locator("img").first.get_attribute("src")
+        started = time.perf_counter()
+        menu.select_option(biome)
+        seen.page.wait_for_function("before => document.querySelector('.envgen-card img').src !== before", arg=before)
+        seen.timed(f"from edit to new picture, {biome}", started)
+    card.get_by_text("target biome: mountain").wait_for()
+    seen.shot("edit", card)
+
+
+def test_a_wrong_combination_is_told_beside_the_control(seen):
+    card = cards(seen).first
+    card.get_by_label("zombies").select_option("very common")
+    card.get_by_label("peaceful").select_option("yes")
+    told = card.get_by_role("alert").filter(has_text="peaceful worlds have no zombies")
+    told.wait_for()
+    seen.shot("complaint", told)
+    card.get_by_label("peaceful").select_option("as in the game")
+    told.wait_for(state="hidden")
+    card.get_by_role("button", name="Close edit").click()
+
+
+def test_a_world_is_played_with_the_keyboard(seen):
+    card = cards(seen).first
+    card.get_by_role("button", name="Play").click()
+    screen = card.get_by_role("application")
+    screen.wait_for()
+    screen.click()
+    status = card.locator(".envgen-play-status")
+    for number, key in enumerate(["ArrowLeft", "ArrowDown", "ArrowRight", " ", "t", "d", "d", "a"], start=1):
+        started = time.perf_counter()
+        seen.page.keyboard.press(key)
+        if number < 6:                                       # the last three are no keys of the game
+            status.filter(has_text=f"Step {number},").wait_for()
+            seen.timed("from a key to the next picture", started)
+    assert seen.page.locator(".jp-Notebook .jp-Cell").count() == 3            # `d d` deleted no cell, `a` made none
+    card.get_by_role("button", name="noop").click()
+    status.filter(has_text="Step 6,").wait_for()
+    assert card.locator(".envgen-play-goals .reached").filter(has_text="✓ place table (reached)").count() == 1
+    seen.shot("play", card)
+    card.get_by_role("button", name="Start again").click()
+    status.filter(has_text="Step 0,").wait_for()
+    card.get_by_role("button", name="Close play").click()
+
+
+def test_a_clip_is_made(seen):
+    card = cards(seen).nth(1)
+    started = time.perf_counter()
+    card.get_by_role("button", name="Clip").click()
+    card.locator("img[src^='data:image/webp']").wait_for(timeout=60_000)
+    seen.timed("a clip of 100 steps", started)
+    assert "Actions at random, 100 steps" in card.inner_text()
+    seen.shot("clip", card)
+
+
+def test_worlds_are_duplicated_moved_dropped_and_brought_back(seen):
+    cards(seen).first.get_by_role("button", name="Duplicate").click()
+    cards(seen).nth(2).wait_for()
+    cards(seen).nth(2).get_by_title("Move world 3 one place to the front").click()
+    cards(seen).nth(1).filter(has_text="not bold").wait_for()
+    cards(seen).first.get_by_role("button", name="Drop").click()
+    cards(seen).nth(2).wait_for(state="detached")
+    for _ in range(3):
+        seen.page.get_by_role("button", name="Undo").click()
+    cards(seen).nth(1).filter(has_text="not bold").wait_for()
+    assert cards(seen).count() == 2
+
+
+def test_nobody_complained(seen):
+    """The last of this file: nothing in the browser's console, nothing in the logs of server and kernel."""
+    assert seen.errors == [] and seen.lab.complaints() == []

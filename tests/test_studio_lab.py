@@ -1,0 +1,229 @@
+"""The lab notebook in a real JupyterLab: prompt, generate, train, pause, stop, reload, open a finished run.
+
+Pictures of every stage and the figures measured are kept as in test_studio_browser.py. No time is asserted.
+"""
+import json
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from browser import Browser, browser
+from playwright.sync_api import expect
+
+from envgen_nb.cycle.folder import RunFolder
+
+ROOT = Path(__file__).parent.parent
+SMALL = {"seed": 3, "num_cycles": 2, "num_worlds": 2, "cycle_steps": 200_000, "final_steps": 0, "evaluation_runs": 2,
+         "evaluation_episodes": 4, "threads": 1}
+
+
+def lab_notebook(path: Path, **parameters) -> Path:
+    """The lab notebook with other values in its parameters cell."""
+    notebook = nbformat.read(ROOT / "nbs" / "lab" / "crafter.ipynb", 4)
+    cell, = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
+    for name, value in parameters.items():
+        cell.source, count = re.subn(rf"^{name} = [^#\n]*", f"{name} = {value!r}  ", cell.source, flags=re.M)
+        assert count == 1, name
+    nbformat.write(notebook, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("lab")
+
+
+@pytest.fixture(scope="module")
+def seen(place, tmp_path_factory):
+    named = os.environ.get("ENVGEN_SCREENSHOTS")
+    shots = Path(named).resolve() if named else tmp_path_factory.mktemp("screenshots")
+    shutil.copy(ROOT / "tests" / "recordings" / "crafter-first.md", place / "recorded.md")
+    lab_notebook(place / "crafter.ipynb", folder="runs/first", **SMALL)
+    with browser(place, tmp_path_factory.mktemp("jupyter") / "home", shots) as one:
+        yield one
+    print(f"screenshots: {shots}")
+
+
+@pytest.fixture(autouse=True)
+def last(seen, request):
+    yield
+    seen.page.screenshot(path=seen.shots / f"last-{request.node.name}.png")
+
+
+def studio(seen: Browser):
+    return seen.page.locator(".envgen-studio").first
+
+
+def press(seen: Browser, name: str) -> None:
+    studio(seen).get_by_role("button", name=re.compile(rf"\b{name}$")).first.click()        # its icon comes before
+
+
+def status(seen: Browser, text: str, seconds: float = 60) -> None:
+    studio(seen).get_by_role("status").filter(has_text=text).first.wait_for(timeout=1000 * seconds)
+
+
+def tab(seen: Browser, name: str) -> None:
+    studio(seen).get_by_role("tab", name=name, exact=True).click()
+
+
+def template(seen: Browser):
+    return studio(seen).get_by_title("the template; {{…}} are placeholders")
+
+
+def run(place: Path, name: str = "first") -> RunFolder:
+    return RunFolder(place / "runs" / name)
+
+
+def test_the_studio_appears(seen, place):
+    seen.open("crafter.ipynb")
+    for _ in range(5):                                                            # up to the studio's cell
+        seen.command("notebook:run-cell-and-select-next")
+    seen.page.locator(".jp-OutputArea pre", has_text="num_cycles").wait_for(timeout=90_000)
+    started = time.perf_counter()
+    seen.command("notebook:run-cell-and-select-next")
+    studio(seen).get_by_role("button", name="Generate").wait_for(timeout=60_000)
+    seen.timed("studio appears", started)
+    seen.command("notebook:run-all-below")
+    seen.page.locator(".jp-OutputArea pre", has_text="in the run folder").wait_for(timeout=60_000)
+    assert seen.page.locator(".jp-RenderedText[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
+    assert not seen.page.locator(".envgen-still").first.is_visible()
+    seen.shot("lab-prompt", studio(seen))
+
+
+def test_the_template_is_edited_and_the_prompt_follows(seen):
+    area = template(seen)
+    area.click()
+    seen.page.keyboard.press("Control+End")
+    started = time.perf_counter()
+    seen.page.keyboard.type("Be bold, and mind the {{num_worlds}}!")
+    studio(seen).get_by_label("the filled-in prompt").filter(has_text="and mind the 2!").wait_for()
+    seen.timed("40 letters typed, and seen in the prompt", started)
+
+
+def test_a_broken_placeholder_is_named(seen):
+    text = template(seen).input_value()
+    template(seen).fill(text.replace("{{task}}", "{{tsak}}"))
+    studio(seen).get_by_text("did you mean {{task}}?").wait_for()
+    studio(seen).get_by_text("✗ missing").first.wait_for()
+    seen.shot("lab-broken", template(seen))
+    press(seen, "Generate")                                                       # is refused, in words
+    studio(seen).get_by_role("alert").filter(has_text="cannot be used").first.wait_for()
+    template(seen).fill(text)
+    studio(seen).get_by_text("All placeholders are in their places").wait_for()
+
+
+def test_generate_with_replay(seen, place):
+    studio(seen).get_by_label("Designer").select_option("replay")
+    studio(seen).get_by_label("Recorded replies").fill("recorded.md")
+    studio(seen).get_by_label("Worlds", exact=True).fill("4")
+    seen.page.keyboard.press("Tab")
+    press(seen, "Generate")
+    status(seen, "the agent is to train")
+    assert "mind the 4!" in run(place).text("cycle-1", "prompt.md")
+    studio(seen).get_by_text("accepted ✓").wait_for()
+    seen.shot("lab-generated", studio(seen).get_by_text("The conversation"))
+
+
+def test_generate_by_hand(seen, place):
+    studio(seen).get_by_label("Designer").select_option("manual")
+    press(seen, "Generate")
+    box = studio(seen).get_by_placeholder("Paste the whole reply")
+    box.wait_for()
+    studio(seen).get_by_role("button", name="Copy the prompt").click()
+    seen.shot("lab-manual", box)
+    box.fill((place / "recorded.md").read_text())
+    press(seen, "Hand in the reply")
+    status(seen, "the agent is to train")
+    assert (run(place).path / "cycle-1" / "drafts" / "1" / "reply.md").exists()   # what replay had said is kept
+
+
+def test_a_world_is_edited(seen, place):
+    tab(seen, "Worlds")
+    card = seen.page.locator(".envgen-card").first
+    card.get_by_role("button", name="Edit").click()
+    before = card.locator("img").first.get_attribute("src")
+    started = time.perf_counter()
+    card.get_by_label("target biome").select_option("beaches")
+    expect(card.locator("img").first).not_to_have_attribute("src", before)
+    seen.timed("from edit to new picture, in the studio", started)
+    for _ in range(50):
+        if (run(place).path / "cycle-1" / "edited.md").exists():
+            break
+        time.sleep(0.1)
+    assert "beaches" in run(place).text("cycle-1", "edited.md")
+    seen.shot("lab-worlds", card)
+
+
+def test_train_pause_and_stop(seen, place):
+    tab(seen, "Train")
+    press(seen, "Train")
+    status(seen, "steps/s")
+    seen.page.wait_for_timeout(4000)
+    seen.shot("lab-training", studio(seen))
+    started = time.perf_counter()
+    press(seen, "Pause")
+    status(seen, "Paused")
+    seen.timed("from Pause to paused, as it is seen", started)
+    done = studio(seen).locator("progress").first.get_attribute("value")
+    seen.page.wait_for_timeout(1500)
+    assert studio(seen).locator("progress").first.get_attribute("value") == done
+    press(seen, "Resume")
+    status(seen, "Working")
+    started = time.perf_counter()
+    press(seen, "Stop")
+    status(seen, "Waiting")
+    seen.timed("from Stop to stopped, as it is seen", started)
+
+
+def test_the_page_is_reloaded(seen, place):
+    seen.command("docmanager:save")
+    seen.page.wait_for_timeout(1500)
+    seen.page.reload()
+    studio(seen).get_by_role("button", name=re.compile(r"\bTrain$")).wait_for(timeout=60_000)
+    status(seen, "training goes on")
+    press(seen, "Whole cycle")
+    status(seen, "Working")
+    status(seen, "cycle 2", 180)
+    assert run(place).evaluation("cycle-1") is not None
+    tab(seen, "Train")
+    seen.shot("lab-measured", studio(seen))
+
+
+def test_all_cycles_and_the_comparison(seen, place):
+    tab(seen, "Prompt")
+    studio(seen).get_by_label("Designer").select_option("offline")
+    press(seen, "All cycles")
+    status(seen, "the run is finished", 300)
+    tab(seen, "Compare")
+    studio(seen).get_by_text("Learning in the original game").wait_for(timeout=30_000)
+    seen.page.wait_for_timeout(1500)
+    seen.shot("lab-compare", studio(seen), height=2400)
+
+
+def test_a_finished_run_is_opened(seen, place):
+    tab(seen, "Prompt")
+    press(seen, "New run")
+    status(seen, "the agent is to be measured")
+    studio(seen).get_by_label("Run", exact=True).select_option("first")
+    press(seen, "Open")
+    status(seen, "the run is finished")
+    tab(seen, "Train")
+    studio(seen).get_by_text("collect_wood").first.wait_for()
+
+
+def test_without_a_kernel_a_picture_stands_there(seen, place):
+    seen.command("docmanager:save")
+    seen.page.wait_for_timeout(2000)
+    outputs = [o for c in nbformat.read(place / "crafter.ipynb", 4).cells for o in c.get("outputs", [])]
+    still, = [o for o in outputs if "envgen-still" in str(o.get("data", {}).get("text/html"))]
+    assert "the run is finished" in still.data["text/html"] and "data:image/png" in still.data["text/html"]
+    json.dumps(still)
+
+
+def test_nobody_complained(seen):
+    """The last of this file: nothing in the browser's console, nothing in the logs of server and kernel."""
+    assert seen.errors == [] and seen.lab.complaints() == []
