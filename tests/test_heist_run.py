@@ -1,5 +1,7 @@
 """Whole runs of Heist: designed mazes, feedback, resuming, hard mode, clips, and what a damaged folder says."""
+import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ if not procgen_package():
     pytest.skip("there is no build of Procgen for this machine", allow_module_level=True)
 
 from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
+from envgen_nb.agent.networks import get_preset
 from envgen_nb.batch import play
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import Training, run_cycles
@@ -114,3 +117,11 @@ def test_what_is_refused_before_anything_starts(tmp_path):
                        ({"num_worlds": 17}, "do not fit")):
         with pytest.raises(ValueError, match=why):
             make_settings(**SMALL | wrong)
+
+
+def test_the_record_of_what_it_learns_is_of_this_agent():
+    record = json.loads((Path(__file__).parent.parent / "benchmarks" / "heist_learning.json").read_text())
+    assert record["preset"] == json.loads(json.dumps(dataclasses.asdict(get_preset("laptop"))))
+    assert len(record["runs"]) >= 3
+    for run in record["runs"]:
+        assert run["steps"] > 390_000 and run["after"][1] > run["before"][2]         # the intervals lie apart
