@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['write_report', 'find_notebook', 'notebook_parameters', 'read_parameters', 'run_notebook', 'play']
 
-# %% ../nbs/70_batch.ipynb #f15cdf51
+# %% ../nbs/70_batch.ipynb #460dcecd
 import ast
 import html
 import json
@@ -28,7 +28,7 @@ from envgen_nb.studio.figures import (
 )
 from .studio.play import animate, record
 from .studio.progress import watch
-from .world import World
+from .world import World, get_simulator, simulators
 
 # %% ../nbs/70_batch.ipynb #9d999089
 def _conversation_html(run: RunFolder) -> str:
@@ -96,7 +96,7 @@ def notebook_parameters(notebook: str | Path) -> dict[str, Any]:
     found.pop("studio", None)                              # says whether a person is there, so it is not theirs to say
     return {name: ast.literal_eval(entry["default"]) for name, entry in found.items()}     # read as data
 
-# %% ../nbs/70_batch.ipynb #1afbdd95
+# %% ../nbs/70_batch.ipynb #a873efa1
 def read_parameters(
     notebook: str | Path,                  # whose parameters are meant
     given: Sequence[tuple[str, str]],      # names and texts, from a command line
@@ -115,7 +115,9 @@ def read_parameters(
                 values[name] = json.loads(text)
             except ValueError:
                 values[name] = {"True": True, "False": False, "None": None}.get(text, text)
-    load_settings(**{k: v for k, v in (known | values).items() if k in RunSettings.model_fields})
+    game = {"simulator": Path(notebook).stem} if Path(notebook).stem in simulators() else {}
+    settings = load_settings(**game | {k: v for k, v in (known | values).items() if k in RunSettings.model_fields})
+    get_simulator(settings.simulator).check_installed()
     return values
 
 # %% ../nbs/70_batch.ipynb #27b8c935

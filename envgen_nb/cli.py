@@ -171,7 +171,7 @@ def _add_world_commands(commands: argparse._SubParsersAction) -> None:
     play.add_argument("--seed", type=int, default=0, help="of the episode (default 0)")
     play.add_argument("--steps", type=int, default=300, help="at the most (default 300)")
 
-# %% ../nbs/71_cli.ipynb #657c6c77
+# %% ../nbs/71_cli.ipynb #b486ed4f
 def main(arguments: Sequence[str] | None = None) -> int:
     "Entry point of `envgen`: exit status 0, 1 when the work failed, 2 when the command made no sense."
     args = build_parser().parse_args(arguments)
@@ -180,6 +180,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
-    except (ValueError, OSError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
         print(f"envgen: {error}", file=sys.stderr)
         return 2

@@ -201,7 +201,7 @@ def save_worlds(
     "Write a configuration file that `load_worlds` reads."
     write_json(path, [world.settings() for world in worlds])
 
-# %% ../nbs/00_world.ipynb #7f867b4c
+# %% ../nbs/00_world.ipynb #bff1854c
 class Simulator(ABC):
     "What the rest of the kit may ask of a game. One subclass per game; it holds no state."
     name: ClassVar[str]                                # "crafter"
@@ -232,6 +232,9 @@ class Simulator(ABC):
         **options: Any,                            # the game's own, e.g. num_threads; unknown ones are refused
     ) -> VectorEnv:
         "Many copies of the game, stepped together, by the contract above."
+
+    def check_installed(self) -> None:  # noqa: B027 (most games need nothing more)
+        "`ImportError` that says what to install, if the game cannot be played on this machine."
 
     @abstractmethod
     def preview(self, world: World | None = None, seed: int = 0) -> np.ndarray:

@@ -16,13 +16,15 @@ if not procgen_package():
 from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
 from envgen_nb.agent.networks import get_preset
 from envgen_nb.batch import play
+from envgen_nb.cli import main
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.heist import vector
+from envgen_nb.heist import game, vector
 from envgen_nb.heist.vector import OBJECTIVES
 from envgen_nb.heist.world import HardHeistWorld
 from envgen_nb.studio.figures import table_text, training_score
+from envgen_nb.world import get_simulator, simulators
 
 SMALL = dict(simulator="heist", agent="laptop", num_cycles=1, num_worlds=4, cycle_steps=4096, final_steps=2048,
              world_length=60, evaluation_runs=1, evaluation_episodes=4, threads=1, seed=3,
@@ -117,6 +119,16 @@ def test_what_is_refused_before_anything_starts(tmp_path):
                        ({"num_worlds": 17}, "do not fit")):
         with pytest.raises(ValueError, match=why):
             make_settings(**SMALL | wrong)
+
+
+def test_without_procgen_nothing_is_started(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(game, "_PACKAGES", {})
+    monkeypatch.chdir(tmp_path)
+    assert "heist" in simulators() and get_simulator("heist").rules
+    assert main(["run", "heist"]) == 2 and "pip install 'envgen_nb[heist]'" in capsys.readouterr().err
+    with pytest.raises(ImportError, match="pip install"):
+        create_run(make_settings(**SMALL), tmp_path / "run")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_record_of_what_it_learns_is_of_this_agent():

@@ -135,7 +135,7 @@ def _read_info(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise RunFolderError(f"{path / 'run.json'} does not hold a run's settings: {error}") from None
 
-# %% ../../nbs/51_cycle.folder.ipynb #a965b2a2
+# %% ../../nbs/51_cycle.folder.ipynb #7c39064e
 def create_run(
     settings: RunSettings,   # what decides the run
     path: str | Path,        # a folder that does not exist yet, or is empty
@@ -145,6 +145,7 @@ def create_run(
     if path.exists() and any(path.iterdir()):
         raise RunFolderError(f"{path} is not empty; resume it if it is a run, or choose another folder")
     get_device(settings.device)
+    get_simulator(settings.simulator).check_installed()
     save_templates(load_templates(settings.templates), path / "templates")
     write_json(path / "run.json", {
         "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine(),

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Heist']
 
-# %% ../../nbs/24_heist.simulator.ipynb #f3a9b9d8
+# %% ../../nbs/24_heist.simulator.ipynb #e68d1c6e
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from PIL import Image, ImageDraw
 
+from .game import check_installed
 from .levels import Level, solve
 from .state import HeistState, read_state
 from .vector import OBJECTIVES, HeistVectorEnv, draw_state, read_level
@@ -79,7 +80,7 @@ _RULES = (
     "The success rate of a skill counts only the episodes whose level has that key or lock.",
 )
 
-# %% ../../nbs/24_heist.simulator.ipynb #8631988b
+# %% ../../nbs/24_heist.simulator.ipynb #cc92f531
 class Heist(Simulator):
     "The maze game Heist of Procgen."
     name = "heist"
@@ -111,6 +112,10 @@ class Heist(Simulator):
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
         "The same start in numbers: size, locks, keys, and how long the way is, in tiles."
         return _count(read_level(read_state(_first(world, seed)[0])))
+
+    def check_installed(self) -> None:
+        "`ImportError` that says what to install, if there is no Procgen."
+        check_installed()
 
     def prerequisites(self, objective: str) -> tuple[str, ...]:
         "The objectives that come directly before this one."
