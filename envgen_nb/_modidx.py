@@ -1688,6 +1688,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                    'envgen_nb/studio/figures.py'),
                                           'envgen_nb.studio.figures.table_text': ( 'studio.figures.html#table_text',
                                                                                    'envgen_nb/studio/figures.py'),
+                                          'envgen_nb.studio.figures.training_episodes': ( 'studio.figures.html#training_episodes',
+                                                                                          'envgen_nb/studio/figures.py'),
                                           'envgen_nb.studio.figures.training_score': ( 'studio.figures.html#training_score',
                                                                                        'envgen_nb/studio/figures.py'),
                                           'envgen_nb.studio.figures.worlds_html': ( 'studio.figures.html#worlds_html',
