@@ -6,7 +6,7 @@
 __all__ = ['UNSET', 'Change', 'settings_in_words', 'differences', 'Worlds', 'picture_html', 'text_html', 'gallery_html',
            'worlds_view']
 
-# %% ../../nbs/67_studio.worlds.ipynb #de86b7d1
+# %% ../../nbs/67_studio.worlds.ipynb #62866e9e
 import base64
 import functools
 import html
@@ -21,7 +21,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 
 from ..designer.reply import Design
-from .play import Play, animate, record
+from .play import Keys, Play, animate, record
 from ..world import Parameter, Simulator, World, check_world, parameters
 
 # %% ../../nbs/67_studio.worlds.ipynb #b8fb5d5f
@@ -418,7 +418,7 @@ class _Card:
         "A card with an open panel takes the whole width."
         (self.box.add_class if change.new else self.box.remove_class)("envgen-open")
 
-# %% ../../nbs/67_studio.worlds.ipynb #5771bc62
+# %% ../../nbs/67_studio.worlds.ipynb #37a87d40
 _STYLE = """<style>
 .envgen-card { flex: 1 1 300px; max-width: 520px; box-sizing: border-box; padding: 8px; margin: 4px;
   border: 1px solid var(--jp-border-color2); border-radius: 4px; }
@@ -452,7 +452,7 @@ def worlds_view(state: Worlds) -> widgets.Widget:
     state.observe(show, ["designs", "previous", "editable", "seed", "path", "complaints"])
     state.observe(complain, "error")
     show(), complain()
-    return widgets.VBox([widgets.HTML(_STYLE), _toolbar(state), error, row])
+    return widgets.VBox([widgets.HTML(_STYLE), Keys(), _toolbar(state), error, row])
 
 
 def _toolbar(state: Worlds) -> widgets.Widget:
