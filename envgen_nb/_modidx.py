@@ -1755,6 +1755,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'envgen_nb.studio.prompt.templates_folder': ( 'studio.prompt.html#templates_folder',
                                                                                        'envgen_nb/studio/prompt.py')},
             'envgen_nb.studio.reply': { 'envgen_nb.studio.reply._cost': ('studio.reply.html#_cost', 'envgen_nb/studio/reply.py'),
+                                        'envgen_nb.studio.reply.coming_view': ( 'studio.reply.html#coming_view',
+                                                                                'envgen_nb/studio/reply.py'),
                                         'envgen_nb.studio.reply.conversation_html': ( 'studio.reply.html#conversation_html',
                                                                                       'envgen_nb/studio/reply.py'),
                                         'envgen_nb.studio.reply.cost_html': ('studio.reply.html#cost_html', 'envgen_nb/studio/reply.py'),

@@ -183,6 +183,10 @@ def test_the_page_is_reloaded(seen, place):
     seen.command("docmanager:save")
     seen.page.wait_for_timeout(1500)
     seen.page.reload()
+    seen.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+    seen.page.wait_for_timeout(3000)
+    seen.page.mouse.move(700, 700)
+    seen.page.mouse.wheel(0, 900)                                                 # cells out of sight are not drawn
     studio(seen).get_by_role("button", name=re.compile(r"\bTrain$")).wait_for(timeout=60_000)
     status(seen, "training goes on")
     press(seen, "Whole cycle")

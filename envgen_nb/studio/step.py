@@ -97,7 +97,7 @@ def status_view(session: Session) -> widgets.Widget:
     bind(session, ["busy", "paused", "stopping", "training", "said", "version"], draw)
     return column(shown, error_view(session))
 
-# %% ../../nbs/64_studio.step.ipynb #fa10acaf
+# %% ../../nbs/64_studio.step.ipynb #9fad7fe4
 _COLOURS = ("#1f77b4", "#d95f02", "#2ca02c", "#c51b7d", "#8c6d31", "#17a2b8", "#7b5ea7", "#999933")
 _DASHES = ("solid", "dot", "dash", "dashdot")
 _GREY = "#7f7f7f"    # readable on white and on black
@@ -115,21 +115,20 @@ def _figure(title: str, y: str, traces: Sequence[go.Scatter], height: int) -> go
     figure = go.FigureWidget(data=traces)
     figure.update_layout(title=dict(text=title, font=dict(size=15)), height=height, font=dict(color=_GREY),
                          paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hovermode="closest",
-                         margin=dict(l=50, r=10, t=40, b=40), legend=dict(font=dict(size=11)))
+                         margin=dict(l=50, r=10, t=40, b=40), autosize=True,
+                         legend=dict(font=dict(size=11), orientation="h", y=-0.2, yanchor="top", x=0))
     figure.update_xaxes(title="environment steps", gridcolor="rgba(127,127,127,0.25)", rangemode="tozero",
                         zerolinecolor=_GREY)
     figure.update_yaxes(title=y, gridcolor="rgba(127,127,127,0.25)", zerolinecolor=_GREY)
     return figure
 
-# %% ../../nbs/64_studio.step.ipynb #03856248
+# %% ../../nbs/64_studio.step.ipynb #c9e1a424
 def return_figure() -> go.FigureWidget:
     "An empty figure of the returns."
     lines = [go.Scatter(x=[], y=[], mode="lines", name=name, line=dict(color=colour, dash=dash))
              for name, colour, dash in [("original game", _COLOURS[0], "solid"),
                                         ("designed worlds", _COLOURS[1], "dot")]]
-    figure = _figure("Return of the training episodes", "mean return", lines, 340)
-    figure.update_layout(legend=dict(orientation="h", y=1.0, yanchor="bottom"))
-    return figure
+    return _figure("Return of the training episodes", "mean return", lines, 380)
 
 
 def rates_figure(objectives: Sequence[str]) -> go.FigureWidget:
@@ -137,7 +136,7 @@ def rates_figure(objectives: Sequence[str]) -> go.FigureWidget:
     lines = [go.Scatter(x=[], y=[], mode="lines", name=name, hovertemplate=f"{name}: %{{y:.0f}}%<extra></extra>",
                         line=dict(color=_COLOURS[k % len(_COLOURS)], dash=_DASHES[k // len(_COLOURS) % len(_DASHES)]))
              for k, name in enumerate(objectives)]
-    figure = _figure("Success rates of the last 100 training episodes", "%", lines, 340 + 6 * len(objectives))
+    figure = _figure("Success rates of the last 100 training episodes", "%", lines, 340 + 10 * len(objectives))
     figure.update_yaxes(range=[-3, 103])
     return figure
 
@@ -207,36 +206,43 @@ def objectives_html(
     header = ["designer", "objective", "before", "after", "change", *(["in training"] if training else [])]
     return table(header, rows, numbers=(2, 3, 4, 5))
 
-# %% ../../nbs/64_studio.step.ipynb #8cd2f864
-def objectives_view(session: Session) -> widgets.Widget:
+# %% ../../nbs/64_studio.step.ipynb #4ce21bc6
+def objectives_view(session: Session, every: float = 2.0) -> widgets.Widget:
     "The table, since the start or since the last cycle."
     since = widgets.ToggleButtons(options=[("since the start", 0), ("since the last measurement", -2)],
                                   description="Change", tooltips=["the untrained agent and now", "the last cycle"],
                                   style={"button_width": "auto"})
-    shown = widgets.HTML()
+    shown, drawn = widgets.HTML(), {"last": 0.0}
 
     def draw(_: object = None) -> None:
         inside = "" if session.run is None else objectives_html(
             session.run, since.value, session.training.get("success") if session.busy else None)
-        shown.value = f'<div class="envgen" style="overflow-x:auto">{inside}</div>'
+        shown.value, drawn["last"] = f'<div class="envgen" style="overflow-x:auto">{inside}</div>', time.monotonic()
+
+    def now_and_then() -> None:
+        if session.busy and time.monotonic() - drawn["last"] > every:
+            draw()
 
     since.observe(draw, "value")
     bind(session, ["version", "busy"], draw)
+    bind(session, ["training"], now_and_then)
     return column(heading("Success rates in the original game"), since, shown)
 
-# %% ../../nbs/64_studio.step.ipynb #54a8d81d
+# %% ../../nbs/64_studio.step.ipynb #7af43782
 def runs_view(
     session: Session,
     new: Callable[[], None],   # begins a new run
 ) -> widgets.Widget:
     "A list of the runs that are there."
     which = widgets.Dropdown(description="Run", tooltip="the runs in the runs folder, the newest first",
+                             style={"description_width": "initial"},
                              layout=widgets.Layout(width="auto", max_width="100%"))
 
     def look() -> None:
         here = [] if session.run is None else [session.run.path]
         found = dict.fromkeys(path.resolve() for path in [*here, *list_runs()])
         which.options = [(path.name, path) for path in found]
+        which.value = next(iter(found), None)
 
     bind(session, ["run"], look)
     return row(which, button("Open", "Show this run, and go on with it", lambda: session.open(which.value), session,
