@@ -36,6 +36,8 @@ def seen(tmp_path_factory, shots):
     folder = tmp_path_factory.mktemp("notebooks")
     write_notebook(folder / "worlds.ipynb", IMPORTS,
                    MAKE.format(game="crafter", vocabulary="extended", one="place_table", two="eat_plant"), SHOW)
+    write_notebook(folder / "heist.ipynb", IMPORTS,
+                   MAKE.format(game="heist", vocabulary="paper", one="open_lock_1", two="take_gem"), SHOW)
     with browser(folder, tmp_path_factory.mktemp("jupyter") / "home", shots) as one:
         yield one
     print(f"screenshots: {shots}")
@@ -89,12 +91,33 @@ def test_a_wrong_combination_is_told_beside_the_control(seen):
     card.get_by_role("button", name="Close edit").click()
 
 
+def focus(seen: Browser):
+    """What has the keyboard's focus: its kind, and what it says."""
+    return seen.page.evaluate("() => [document.activeElement.tagName, document.activeElement.getAttribute('role')]")
+
+
+def test_a_setting_is_edited_with_the_keyboard_alone(seen):
+    card = cards(seen).first
+    card.get_by_role("button", name="Edit").focus()
+    seen.page.keyboard.press("Enter")
+    card.get_by_label("target biome").wait_for()
+    while focus(seen)[0] != "SELECT":
+        seen.page.keyboard.press("Tab")
+    seen.page.keyboard.press("b")                            # to JupyterLab: a new cell below
+    card.get_by_text("target biome: beaches").wait_for()
+    seen.page.keyboard.press("ArrowUp")                      # the cell above
+    card.get_by_text("target biome: mountain").wait_for()
+    assert seen.page.locator(".jp-Notebook .jp-Cell").count() == 3
+    card.get_by_role("button", name="Close edit").click()
+
+
 def test_a_world_is_played_with_the_keyboard(seen):
     card = cards(seen).first
-    card.get_by_role("button", name="Play").click()
-    screen = card.get_by_role("application")
-    screen.wait_for()
-    screen.click()
+    card.get_by_role("button", name="Play").focus()
+    seen.page.keyboard.press("Enter")
+    card.get_by_role("application").wait_for()
+    while focus(seen)[1] != "application":
+        seen.page.keyboard.press("Tab")
     status = card.locator(".envgen-play-status")
     for number, key in enumerate(["ArrowLeft", "ArrowDown", "ArrowRight", " ", "t", "d", "d", "a"], start=1):
         started = time.perf_counter()
@@ -133,6 +156,26 @@ def test_worlds_are_duplicated_moved_dropped_and_brought_back(seen):
         seen.page.get_by_role("button", name="Undo").click()
     cards(seen).nth(1).filter(has_text="not bold").wait_for()
     assert cards(seen).count() == 2
+
+
+def test_heist_shows_its_way_and_is_played(seen):
+    pytest.importorskip("procgen")                           # there is no build of it for every Python
+    seen.open("heist.ipynb")
+    seen.run_all()
+    card = cards(seen).first
+    card.locator("img").wait_for(timeout=60_000)
+    before = card.locator("img").get_attribute("src")
+    seen.page.get_by_label("Show the way").check()
+    seen.page.wait_for_function("before => document.querySelector('.envgen-card img').src !== before", arg=before)
+    card.get_by_role("button", name="Edit").click()
+    card.get_by_label("keys held").select_option("3")
+    card.get_by_role("alert").filter(has_text="keys_held is 3").wait_for()
+    seen.shot("heist", card)
+    card.get_by_role("button", name="Play").click()
+    card.get_by_role("application").click()
+    seen.page.keyboard.press("ArrowUp")
+    card.locator(".envgen-play-status").filter(has_text="Step 1,").wait_for()
+    seen.shot("heist-play", card)
 
 
 def test_nobody_complained(seen):
