@@ -95,7 +95,7 @@ class Keys(anywidget.AnyWidget):
     export default { render };
     """
 
-# %% ../../nbs/66_studio.play.ipynb #3aa09b89
+# %% ../../nbs/66_studio.play.ipynb #f79221d6
 _SCRIPT = """
 function make(tag, parent, name, text) {
   const node = document.createElement(tag);
@@ -162,7 +162,7 @@ function render({ model, el }) {
     for (const button of buttons) button.disabled = model.get("over");
     goals.replaceChildren();
     for (const [name, reached] of model.get("objectives"))
-      make("li", goals, reached ? "reached" : "", reached ? `✓ ${words(name)} (reached)` : "○ " + words(name));
+      make("li", goals, reached ? "reached" : "", (reached ? "✓ " : "○ ") + words(name));
   };
   model.on("change:turn", show);
   show();
