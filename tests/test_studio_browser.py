@@ -3,12 +3,17 @@
 Pictures of every stage (light and dark, wide and narrow) and the figures measured are kept in the folder that
 ENVGEN_SCREENSHOTS names, else in pytest's temporary folder. No time is asserted.
 """
+import io
 import os
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from browser import Browser, browser, write_notebook
+from PIL import Image
+
+from envgen_nb.studio.play import animate
 
 IMPORTS = """
 from envgen_nb.designer.reply import Design
@@ -67,8 +72,11 @@ def test_the_gallery_appears(seen):
 
 def test_a_setting_is_edited_and_the_picture_follows(seen):
     card = cards(seen).first
+    started = time.perf_counter()
     card.get_by_role("button", name="Edit").click()
     menu = card.get_by_label("target biome")
+    menu.wait_for()
+    seen.timed("controls of a world appear", started)
     for biome in ("beaches", "grassland", "mountain"):
         before = card.locator("img").first.get_attribute("src")
         started = time.perf_counter()
@@ -118,16 +126,19 @@ def test_a_world_is_played_with_the_keyboard(seen):
     card.get_by_role("application").wait_for()
     while focus(seen)[1] != "application":
         seen.page.keyboard.press("Tab")
-    status = card.locator(".envgen-play-status")
-    for number, key in enumerate(["ArrowLeft", "ArrowDown", "ArrowRight", " ", "t", "d", "d", "a"], start=1):
+    status, frames = card.locator(".envgen-play-status"), []
+    moves = ["ArrowLeft", "ArrowDown", "ArrowRight", "t", " ", "1", "ArrowUp"]
+    for number, key in enumerate([*moves, "d", "d", "a"], start=1):            # the last three are no keys of the game
         started = time.perf_counter()
         seen.page.keyboard.press(key)
-        if number < 6:                                       # the last three are no keys of the game
+        if number <= len(moves):
             status.filter(has_text=f"Step {number},").wait_for()
             seen.timed("from a key to the next picture", started)
+            frames.append(np.asarray(Image.open(io.BytesIO(card.locator('.envgen-play').screenshot())).convert("RGB")))
+    (seen.shots / "play.webp").write_bytes(animate(frames, fps=2, shrink=1))
     assert seen.page.locator(".jp-Notebook .jp-Cell").count() == 3            # `d d` deleted no cell, `a` made none
     card.get_by_role("button", name="noop").click()
-    status.filter(has_text="Step 6,").wait_for()
+    status.filter(has_text="Step 8,").wait_for()
     assert card.locator(".envgen-play-goals .reached").filter(has_text="✓ place table").count() == 1
     seen.shot("play", card)
     card.get_by_role("button", name="Start again").click()
