@@ -11,13 +11,22 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 STEPS ?= 100000
 
-.PHONY: run test parity lab lock
+.PHONY: run test browser parity lab lock
 
 run: $(READY)
 	$(BIN)/envgen run crafter $(ARGS)
 
-test: $(READY)
+test: $(READY) browser
 	$(BIN)/pytest --durations=10 --durations-min=1
+
+# The tests of the studio drive a real browser. Where there is none: Debian's, else the one that Playwright brings.
+browser: $(READY)
+	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null \
+	|| { test "$$(id -u)" = 0 && command -v apt-get > /dev/null \
+	    && echo "Installing Debian's chromium for the browser tests." && apt-get update -qq \
+	    && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium > /dev/null; } \
+	|| { echo "Taking Playwright's Chromium for the browser tests."; $(BIN)/playwright install chromium; } \
+	|| { echo "The browser tests need a browser: install chromium or Google Chrome, then make test again." >&2; exit 1; }
 
 parity: $(READY)
 	$(BIN)/python tests/crafter_parity.py --steps $(STEPS) $(ARGS)

@@ -128,11 +128,11 @@ class Heist(Simulator):
             raise ValueError(f"no success rate for {', '.join(missing)}")
         return float(success_rates["take_gem"])
 
-# %% ../../nbs/24_heist.simulator.ipynb #8925c975
+# %% ../../nbs/24_heist.simulator.ipynb #c7e9af28
 def _first(world: World | None, seed: int) -> tuple[bytes, str]:
     "The state at the start of a seed's first episode, and the mode that it needs."
     mode = _mode([world])
-    venv = HeistVectorEnv([world], 1, seed, mode=mode)
+    venv = HeistVectorEnv([world], 1, [seed], mode=mode)               # the base seed, as in Crafter
     try:
         venv.reset()
         return venv._state(0), mode

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['curve_png', 'still_html', 'WorldsTab', 'Studio']
 
-# %% ../../nbs/69_studio.studio.ipynb #eda79749
+# %% ../../nbs/69_studio.studio.ipynb #d4e9d55f
 import asyncio
 import base64
 import contextlib
@@ -26,6 +26,7 @@ from ..cycle.runs import load_agent, open_run
 from ..designer.reply import Design
 from .compare import compare_view, strip_html
 from .look import STYLE, bind, column, note, row
+from .play import Keys
 from .prompt import Editor, apply, latest_facts, new_settings, prompt_view, show_run
 from .reply import coming_view, manual_view, reply_view
 from .run import Point, Session, telling
@@ -152,7 +153,7 @@ class WorldsTab:
             self.waiting = False
             self.session.edit(self.state.designs)
 
-# %% ../../nbs/69_studio.studio.ipynb #06c479f7
+# %% ../../nbs/69_studio.studio.ipynb #e704d705
 class Studio:
     "Everything about a run, to look at and to work with; display it as the last line of a cell."
 
@@ -170,7 +171,7 @@ class Studio:
         self.tabs = widgets.Tab([column(prompt_view(self.editor), reply_view(self.session)), self.worlds.view,
                                  column(), column()], titles=["Prompt", "Worlds", "Train", "Compare"])
         self.tabs.observe(self._selected, "selected_index")
-        self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"),
+        self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"), Keys(),
                            runs_view(self.session, self.new), buttons_view(self.session, self.ready),
                            status_view(self.session), manual_view(self.session), coming_view(self.session), self.tabs)
         self.view.add_class("envgen-studio")

@@ -6,11 +6,12 @@
 __all__ = ['UNSET', 'Change', 'settings_in_words', 'differences', 'Worlds', 'picture_html', 'text_html', 'gallery_html',
            'worlds_view']
 
-# %% ../../nbs/67_studio.worlds.ipynb #3fe93173
+# %% ../../nbs/67_studio.worlds.ipynb #62866e9e
 import base64
 import functools
 import html
 import io
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 
 from ..designer.reply import Design
-from .play import Play, animate, record
+from .play import Keys, Play, animate, record
 from ..world import Parameter, Simulator, World, check_world, parameters
 
 # %% ../../nbs/67_studio.worlds.ipynb #b8fb5d5f
@@ -220,11 +221,18 @@ def gallery_html(state: Worlds) -> str:
                      f'{html.escape(design.purpose)}{picture}{text_html(state, index)}</div>')
     return f'<div style="display:flex;flex-wrap:wrap;gap:16px">{"".join(cards)}</div>'
 
-# %% ../../nbs/67_studio.worlds.ipynb #a7e51ed0
-_ROW = {"flex_flow": "row wrap", "align_items": "center"}
+# %% ../../nbs/67_studio.worlds.ipynb #3fe0166b
 Change = Callable[[dict[str, Any]], None]     # {"environment_settings": {"tree_rarity": "rare"}}
+_ROW = {"flex_flow": "row wrap", "align_items": "center"}
 
 
+def _close(widget: widgets.Widget) -> None:
+    "Take a widget and all that is in it away for good."
+    for child in getattr(widget, "children", ()):
+        _close(child)
+    widget.close()
+
+# %% ../../nbs/67_studio.worlds.ipynb #ef8d395d
 class _Control:
     "The control of one setting, with the complaint about it under it."
 
@@ -238,7 +246,8 @@ class _Control:
         self.complaint = widgets.HTML(layout=widgets.Layout(display="none"))
         label = [widgets.HTML(f"{html.escape(self.name)}:", tooltip=self.hint)] if parameter.many else []
         row = widgets.HBox([*label, *self.inputs], layout=_ROW) if parameter.many else self.inputs[0]
-        self.box = widgets.VBox([row, self.complaint], layout={"flex": f"1 1 {'100%' if parameter.many else '240px'}"})
+        room = {"flex": "1 1 100%"} if parameter.many else {"flex": "1 1 240px", "max_width": "330px"}
+        self.box = widgets.VBox([row, self.complaint], layout=room)
 
     def _menu(self) -> widgets.Dropdown:
         p = self.parameter
@@ -327,7 +336,7 @@ def _button(state: Worlds, name: str, tooltip: str, act: Callable[[], Any], **lo
     button.on_click(lambda _: _guarded(state, act))
     return button
 
-# %% ../../nbs/67_studio.worlds.ipynb #b87a2662
+# %% ../../nbs/67_studio.worlds.ipynb #641406a4
 class _Panels:
     "What can be opened under a world's picture, one at a time: its controls, its game, its clip."
 
@@ -341,9 +350,9 @@ class _Panels:
 
     def toggle(self, name: str) -> None:
         "Open a panel in place of the open one, or close it."
-        for child in self.box.children:
-            child.close()
-        self.box.children, self._editor = (), None
+        before, self.box.children, self._editor = self.box.children, (), None
+        for child in before:
+            _close(child)
         self.open = "" if self.open == name else name
         for which, button in self.buttons.items():
             button.description = f"Close {which}" if which == self.open else which.capitalize()
@@ -353,9 +362,14 @@ class _Panels:
     def show(self, changed: bool) -> None:
         "Follow the state; a game or a clip of a world that has changed is closed."
         if changed and self.open in ("play", "clip"):
-            self.toggle(self.open)
+            self.close()
         if self._editor:
             self._editor.show()
+
+    def close(self) -> None:
+        "Close what is open."
+        if self.open:
+            self.toggle(self.open)
 
     def _edit(self) -> widgets.Widget:
         self._editor = _Editor(self.state, self.index)
@@ -365,14 +379,22 @@ class _Panels:
         return Play(self.state.simulator, self.state.designs[self.index].world, self.state.seed)
 
     def _clip(self) -> widgets.Widget:
-        state, world = self.state, self.state.designs[self.index].world
-        recording = record(state.simulator, world, state.agent, state.seed)
-        who = "The policy" if state.agent else "Actions at random"
-        reached = ", ".join(name.replace("_", " ") for name in recording.reached) or "nothing"
-        words = f"{who}, {recording.length} steps, return {recording.episode_return:.1f}. Reached: {reached}."
-        return widgets.HTML(picture_html(animate(recording.frames), words, "webp") + html.escape(words))
+        clip = widgets.HTML("Recording…")
+        world, seed = self.state.designs[self.index].world, self.state.seed
+        work = functools.partial(_record, self.state, world, seed, clip)
+        threading.Thread(target=_guarded, args=(self.state, work)).start()     # seconds, in which the kernel stays free
+        return clip
 
-# %% ../../nbs/67_studio.worlds.ipynb #e15fd18f
+
+def _record(state: Worlds, world: World, seed: int, clip: widgets.HTML) -> None:
+    "Record a clip and show it."
+    recording = record(state.simulator, world, state.agent, seed)
+    who = "The policy" if state.agent else "Actions at random"
+    reached = ", ".join(name.replace("_", " ") for name in recording.reached) or "nothing"
+    words = f"{who}, {recording.length} steps, return {recording.episode_return:.1f}. Reached: {reached}."
+    clip.value = picture_html(animate(recording.frames), words, "webp") + html.escape(words)
+
+# %% ../../nbs/67_studio.worlds.ipynb #fa82c205
 class _Card:
     "One world of the gallery."
 
@@ -388,6 +410,7 @@ class _Card:
         buttons = widgets.HBox([*self.panels.buttons.values(), *self.changing], layout=_ROW)
         self.box = widgets.VBox([self.title, self.picture, buttons, self.panels.box, self.text])
         self.box.add_class("envgen-card")
+        self.panels.box.observe(self.widen, "children")
 
     def show(self) -> None:
         "Bring the card up to date with the state."
@@ -399,16 +422,23 @@ class _Card:
         for button in (self.panels.buttons["edit"], *self.changing):
             button.disabled = not state.editable
         if self.panels.open == "edit" and not state.editable:
-            self.panels.toggle("edit")
+            self.panels.close()
         was, self._shown = self._shown, (design.world, state.seed)
         self.panels.show(was != self._shown)
 
-# %% ../../nbs/67_studio.worlds.ipynb #58fbfcfa
+    def widen(self, change: Any) -> None:
+        "A card with an open panel takes the whole width."
+        (self.box.add_class if change.new else self.box.remove_class)("envgen-open")
+
+# %% ../../nbs/67_studio.worlds.ipynb #16ce7743
 _STYLE = """<style>
 .envgen-card { flex: 1 1 300px; max-width: 520px; box-sizing: border-box; padding: 8px; margin: 4px;
   border: 1px solid var(--jp-border-color2); border-radius: 4px; }
 .envgen-card [role=alert], .envgen-error { color: var(--jp-error-color1); font-weight: 600; }
+.envgen-card.envgen-open { flex-basis: 100%; max-width: none; }
 .envgen-card .widget-html-content { line-height: 1.4; }
+.envgen-card .widget-html-content img { max-width: 520px; display: block; }
+.envgen-card img[src^="data:image/webp"] { image-rendering: pixelated; }
 </style>"""
 
 
@@ -421,12 +451,14 @@ def worlds_view(state: Worlds) -> widgets.Widget:
     def show(_: Any = None) -> None:
         while len(cards) < len(state.designs):
             cards.append(_Card(state, len(cards)))
-        while len(cards) > len(state.designs):
-            cards.pop().box.close()
+        gone = cards[len(state.designs):]
+        del cards[len(state.designs):]
         for card in cards:
             _guarded(state, card.show)
         if len(row.children) != len(cards):
             row.children = tuple(card.box for card in cards)
+        for card in gone:
+            card.panels.close(), _close(card.box)
 
     def complain(_: Any = None) -> None:
         error.value = f'<div class="envgen-error" role="alert">{html.escape(state.error)}</div>' if state.error else ""
@@ -434,7 +466,7 @@ def worlds_view(state: Worlds) -> widgets.Widget:
     state.observe(show, ["designs", "previous", "editable", "seed", "path", "complaints"])
     state.observe(complain, "error")
     show(), complain()
-    return widgets.VBox([widgets.HTML(_STYLE), _toolbar(state), error, row])
+    return widgets.VBox([widgets.HTML(_STYLE), Keys(), _toolbar(state), error, row])
 
 
 def _toolbar(state: Worlds) -> widgets.Widget:
