@@ -158,7 +158,7 @@ def fill_rates(figure: go.Figure, points: Sequence[Point]) -> None:
         for k, trace in enumerate(figure.data):
             trace.x, trace.y = steps, np.array([point.rates[k] for point in points], np.float32)
 
-# %% ../../nbs/64_studio.step.ipynb #9a5a124c
+# %% ../../nbs/64_studio.step.ipynb #bb083489
 def curves_view(session: Session, every: float = 1.0) -> widgets.Widget:
     "Both figures, growing with the run."
     left, right, drawn = column(), column(), {"last": 0.0}           # a figure's own `layout` is another thing
@@ -181,7 +181,7 @@ def curves_view(session: Session, every: float = 1.0) -> widgets.Widget:
             fill_rates(right.children[0], points)
             drawn["last"] = time.monotonic()
 
-    bind(session, ["run", "busy"], make)
+    bind(session, ["run"], make)
     bind(session, ["points"], grow)
     return columns(left, right, basis="420px")
 
