@@ -3,12 +3,17 @@
 Pictures of every stage (light and dark, wide and narrow) and the figures measured are kept in the folder that
 ENVGEN_SCREENSHOTS names, else in pytest's temporary folder. No time is asserted.
 """
+import io
 import os
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from browser import Browser, browser, write_notebook
+from PIL import Image
+
+from envgen_nb.studio.play import animate
 
 IMPORTS = """
 from envgen_nb.designer.reply import Design
@@ -36,6 +41,8 @@ def seen(tmp_path_factory, shots):
     folder = tmp_path_factory.mktemp("notebooks")
     write_notebook(folder / "worlds.ipynb", IMPORTS,
                    MAKE.format(game="crafter", vocabulary="extended", one="place_table", two="eat_plant"), SHOW)
+    write_notebook(folder / "heist.ipynb", IMPORTS,
+                   MAKE.format(game="heist", vocabulary="paper", one="open_lock_1", two="take_gem"), SHOW)
     with browser(folder, tmp_path_factory.mktemp("jupyter") / "home", shots) as one:
         yield one
     print(f"screenshots: {shots}")
@@ -65,8 +72,11 @@ def test_the_gallery_appears(seen):
 
 def test_a_setting_is_edited_and_the_picture_follows(seen):
     card = cards(seen).first
+    started = time.perf_counter()
     card.get_by_role("button", name="Edit").click()
     menu = card.get_by_label("target biome")
+    menu.wait_for()
+    seen.timed("controls of a world appear", started)
     for biome in ("beaches", "grassland", "mountain"):
         before = card.locator("img").first.get_attribute("src")
         started = time.perf_counter()
@@ -89,23 +99,47 @@ def test_a_wrong_combination_is_told_beside_the_control(seen):
     card.get_by_role("button", name="Close edit").click()
 
 
+def focus(seen: Browser):
+    """What has the keyboard's focus: its kind, and what it says."""
+    return seen.page.evaluate("() => [document.activeElement.tagName, document.activeElement.getAttribute('role')]")
+
+
+def test_a_setting_is_edited_with_the_keyboard_alone(seen):
+    card = cards(seen).first
+    card.get_by_role("button", name="Edit").focus()
+    seen.page.keyboard.press("Enter")
+    card.get_by_label("target biome").wait_for()
+    while focus(seen)[0] != "SELECT":
+        seen.page.keyboard.press("Tab")
+    seen.page.keyboard.press("b")                            # to JupyterLab: a new cell below
+    card.get_by_text("target biome: beaches").wait_for()
+    seen.page.keyboard.press("ArrowUp")                      # the cell above
+    card.get_by_text("target biome: mountain").wait_for()
+    assert seen.page.locator(".jp-Notebook .jp-Cell").count() == 3
+    card.get_by_role("button", name="Close edit").click()
+
+
 def test_a_world_is_played_with_the_keyboard(seen):
     card = cards(seen).first
-    card.get_by_role("button", name="Play").click()
-    screen = card.get_by_role("application")
-    screen.wait_for()
-    screen.click()
-    status = card.locator(".envgen-play-status")
-    for number, key in enumerate(["ArrowLeft", "ArrowDown", "ArrowRight", " ", "t", "d", "d", "a"], start=1):
+    card.get_by_role("button", name="Play").focus()
+    seen.page.keyboard.press("Enter")
+    card.get_by_role("application").wait_for()
+    while focus(seen)[1] != "application":
+        seen.page.keyboard.press("Tab")
+    status, frames = card.locator(".envgen-play-status"), []
+    moves = ["ArrowLeft", "ArrowDown", "ArrowRight", "t", " ", "1", "ArrowUp"]
+    for number, key in enumerate([*moves, "d", "d", "a"], start=1):            # the last three are no keys of the game
         started = time.perf_counter()
         seen.page.keyboard.press(key)
-        if number < 6:                                       # the last three are no keys of the game
+        if number <= len(moves):
             status.filter(has_text=f"Step {number},").wait_for()
             seen.timed("from a key to the next picture", started)
+            frames.append(np.asarray(Image.open(io.BytesIO(card.locator('.envgen-play').screenshot())).convert("RGB")))
+    (seen.shots / "play.webp").write_bytes(animate(frames, fps=2, shrink=1))
     assert seen.page.locator(".jp-Notebook .jp-Cell").count() == 3            # `d d` deleted no cell, `a` made none
     card.get_by_role("button", name="noop").click()
-    status.filter(has_text="Step 6,").wait_for()
-    assert card.locator(".envgen-play-goals .reached").filter(has_text="✓ place table (reached)").count() == 1
+    status.filter(has_text="Step 8,").wait_for()
+    assert card.locator(".envgen-play-goals .reached").filter(has_text="✓ place table").count() == 1
     seen.shot("play", card)
     card.get_by_role("button", name="Start again").click()
     status.filter(has_text="Step 0,").wait_for()
@@ -133,6 +167,26 @@ def test_worlds_are_duplicated_moved_dropped_and_brought_back(seen):
         seen.page.get_by_role("button", name="Undo").click()
     cards(seen).nth(1).filter(has_text="not bold").wait_for()
     assert cards(seen).count() == 2
+
+
+def test_heist_shows_its_way_and_is_played(seen):
+    pytest.importorskip("procgen")                           # there is no build of it for every Python
+    seen.open("heist.ipynb")
+    seen.run_all()
+    card = cards(seen).first
+    card.locator("img").wait_for(timeout=60_000)
+    before = card.locator("img").get_attribute("src")
+    seen.page.get_by_label("Show the way").check()
+    seen.page.wait_for_function("before => document.querySelector('.envgen-card img').src !== before", arg=before)
+    card.get_by_role("button", name="Edit").click()
+    card.get_by_label("keys held").select_option("3")
+    card.get_by_role("alert").filter(has_text="keys_held is 3").wait_for()
+    seen.shot("heist", card)
+    card.get_by_role("button", name="Play").click()
+    card.get_by_role("application").click()
+    seen.page.keyboard.press("ArrowUp")
+    card.locator(".envgen-play-status").filter(has_text="Step 1,").wait_for()
+    seen.shot("heist-play", card)
 
 
 def test_nobody_complained(seen):

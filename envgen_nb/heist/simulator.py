@@ -133,10 +133,10 @@ class Heist(Simulator):
             raise ValueError(f"no success rate for {', '.join(missing)}")
         return float(success_rates["take_gem"])
 
-# %% ../../nbs/24_heist.simulator.ipynb #3e7f1878
+# %% ../../nbs/24_heist.simulator.ipynb #e83fd5a0
 def _first(world: World | None, seed: int) -> tuple[bytes, str]:
     "The state at the start of a seed's first episode, and the mode that it needs."
-    venv = HeistVectorEnv([world], 1, seed)
+    venv = HeistVectorEnv([world], 1, [seed])                # the base seed, as in Crafter
     try:
         venv.reset()
         return venv._games.get_state(0), venv.mode

@@ -132,22 +132,22 @@ def error_view(state: HasTraits) -> widgets.HTML:
     bind(state, ["error"], draw)
     return shown
 
-# %% ../../nbs/62b_studio.look.ipynb #cfdaa1cd
+# %% ../../nbs/62b_studio.look.ipynb #8b071c1b
 class CopyButton(anywidget.AnyWidget):
     "Copies a text to the clipboard of whoever presses it."
     text = Unicode("").tag(sync=True)
     label = Unicode("Copy").tag(sync=True)
-    tooltip = Unicode("").tag(sync=True)
+    hint = Unicode("").tag(sync=True)
     _esm = """
     export default { render({ model, el }) {
       const button = document.createElement("button");
       const box = document.createElement("textarea");
-      const fresh = () => { button.textContent = model.get("label"); button.title = model.get("tooltip"); };
+      const fresh = () => { button.textContent = model.get("label"); button.title = model.get("hint"); };
       button.className = "lm-Widget jupyter-widgets jupyter-button widget-button";
       button.style.width = "auto";
       box.readOnly = true; box.hidden = true; box.rows = 6; box.style.width = "100%";
       box.setAttribute("aria-label", "the text to copy");
-      fresh(); model.on("change:label", fresh); model.on("change:tooltip", fresh);
+      fresh(); model.on("change:label", fresh); model.on("change:hint", fresh);
       button.addEventListener("click", async () => {
         try {
           await navigator.clipboard.writeText(model.get("text"));

@@ -211,7 +211,7 @@ class RunState(HasTraits):
             self.run, self.where = run, position(run)
             self.version += 1
 
-# %% ../../nbs/62_studio.run.ipynb #70ab1394
+# %% ../../nbs/62_studio.run.ipynb #9214dc13
 class Worker(RunState):
     "Walks the run on a thread, which can be paused and stopped."
 
@@ -283,9 +283,11 @@ class Worker(RunState):
         with self.hold_trait_notifications():
             events = [item for item in bundle if isinstance(item, Event)]
             self._take_events(events)
-            spoken = "".join(item for item in bundle if isinstance(item, str))
-            if spoken:
-                self.text += spoken
+            for item in bundle:                          # what was said before an event is in the files by then
+                if isinstance(item, str):
+                    self.text += item
+                elif isinstance(item, Event) and not isinstance(item, Training):
+                    self.text = ""
             if self.run.settings.designer == "manual" and self.doing and not events:
                 folder = self.run.settings.designer_options.get("folder", self.run.path / "manual")
                 self.asked = unanswered(folder)
@@ -306,7 +308,6 @@ class Worker(RunState):
         if any(not isinstance(event, Training) for event in events) or (trainings and not self.where.begun):
             self.where = position(self.run)
             self.version += 1
-            self.text = ""
 
     def _end(self, failure: str) -> None:
         "The thread has ended."

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['curve_png', 'still_html', 'WorldsTab', 'Studio']
 
-# %% ../../nbs/69_studio.studio.ipynb #af2567fb
+# %% ../../nbs/69_studio.studio.ipynb #d4e9d55f
 import asyncio
 import base64
 import contextlib
@@ -26,8 +26,9 @@ from ..cycle.runs import load_agent, open_run
 from ..designer.reply import Design
 from .compare import compare_view, strip_html
 from .look import STYLE, bind, column, note, row
+from .play import Keys
 from .prompt import Editor, apply, latest_facts, new_settings, prompt_view, show_run
-from .reply import reply_view
+from .reply import coming_view, manual_view, reply_view
 from .run import Point, Session, telling
 from .step import buttons_view, objectives_html, runs_view, status_html, status_view, step_view, thin
 from .worlds import Worlds, worlds_view
@@ -67,7 +68,7 @@ def still_html(session: Session) -> str:
             f'{status_html(session)}<img alt="learning curve" src="data:image/png;base64,{curve}">'
             f'{objectives_html(session.run)}{strip_html(session.run)}</div>')
 
-# %% ../../nbs/69_studio.studio.ipynb #057a13d5
+# %% ../../nbs/69_studio.studio.ipynb #ec7fe01d
 class WorldsTab:
     "The gallery of a session's run, for the cycle that is chosen."
 
@@ -77,7 +78,7 @@ class WorldsTab:
         self.session, self.state, self.kind, self.measured = session, None, None, None
         self.waiting, self.showing, self.shown = False, False, (None, None)
         self.which = widgets.Dropdown(description="Cycle", tooltip="whose worlds are shown",
-                                      layout=widgets.Layout(width="auto"))
+                                      style={"description_width": "initial"}, layout=widgets.Layout(width="auto"))
         self.told, self.place = widgets.HTML(), column()
         self.view = column(row(self.which, self.told), self.place)
         self.which.observe(self.show, "value")
@@ -152,7 +153,7 @@ class WorldsTab:
             self.waiting = False
             self.session.edit(self.state.designs)
 
-# %% ../../nbs/69_studio.studio.ipynb #a81468d9
+# %% ../../nbs/69_studio.studio.ipynb #e704d705
 class Studio:
     "Everything about a run, to look at and to work with; display it as the last line of a cell."
 
@@ -166,13 +167,13 @@ class Studio:
         self.handle, self.pictured, self.open, self.part = None, 0.0, None, None
         bind(self.session, ["run"], self._opened)
         bind(self.session, ["version"], self._news)
-        tabs = [("Prompt", column(prompt_view(self.editor), reply_view(self.session))),
-                ("Worlds", self.worlds.view), ("Train", step_view(self.session)), ("Compare", column())]
-        self.tabs = widgets.Tab([view for _, view in tabs], titles=[title for title, _ in tabs])
+        self.later = {2: step_view, 3: compare_view}         # tabs that are made when they are looked at
+        self.tabs = widgets.Tab([column(prompt_view(self.editor), reply_view(self.session)), self.worlds.view,
+                                 column(), column()], titles=["Prompt", "Worlds", "Train", "Compare"])
         self.tabs.observe(self._selected, "selected_index")
-        self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"),
+        self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"), Keys(),
                            runs_view(self.session, self.new), buttons_view(self.session, self.ready),
-                           status_view(self.session), self.tabs)
+                           status_view(self.session), manual_view(self.session), coming_view(self.session), self.tabs)
         self.view.add_class("envgen-studio")
         bind(self.session, ["version", "training"], self._picture)
 
@@ -215,10 +216,11 @@ class Studio:
                 self.editor.kind = "first" if part in ("cycle-0", "cycle-1") else "update"
 
     def _selected(self, change: Any) -> None:
-        "The comparison is drawn when it is looked at for the first time."
-        with telling(self.session):
-            if change["new"] == 3 and not self.tabs.children[3].children:
-                self.tabs.children[3].children = [compare_view(self.session)]
+        "A tab is made when it is looked at for the first time: the studio appears sooner."
+        make = self.later.pop(change["new"], None)
+        if make:
+            with telling(self.session):
+                self.tabs.children[change["new"]].children = [make(self.session)]
 
     def _picture(self) -> None:
         "Bring the picture up to date, at most every three seconds while something goes on."

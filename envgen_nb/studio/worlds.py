@@ -6,7 +6,7 @@
 __all__ = ['UNSET', 'Change', 'settings_in_words', 'differences', 'Worlds', 'picture_html', 'text_html', 'gallery_html',
            'worlds_view']
 
-# %% ../../nbs/67_studio.worlds.ipynb #de86b7d1
+# %% ../../nbs/67_studio.worlds.ipynb #62866e9e
 import base64
 import functools
 import html
@@ -21,7 +21,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 
 from ..designer.reply import Design
-from .play import Play, animate, record
+from .play import Keys, Play, animate, record
 from ..world import Parameter, Simulator, World, check_world, parameters
 
 # %% ../../nbs/67_studio.worlds.ipynb #b8fb5d5f
@@ -221,11 +221,18 @@ def gallery_html(state: Worlds) -> str:
                      f'{html.escape(design.purpose)}{picture}{text_html(state, index)}</div>')
     return f'<div style="display:flex;flex-wrap:wrap;gap:16px">{"".join(cards)}</div>'
 
-# %% ../../nbs/67_studio.worlds.ipynb #f433a34e
-_ROW = {"flex_flow": "row wrap", "align_items": "center"}
+# %% ../../nbs/67_studio.worlds.ipynb #3fe0166b
 Change = Callable[[dict[str, Any]], None]     # {"environment_settings": {"tree_rarity": "rare"}}
+_ROW = {"flex_flow": "row wrap", "align_items": "center"}
 
 
+def _close(widget: widgets.Widget) -> None:
+    "Take a widget and all that is in it away for good."
+    for child in getattr(widget, "children", ()):
+        _close(child)
+    widget.close()
+
+# %% ../../nbs/67_studio.worlds.ipynb #ef8d395d
 class _Control:
     "The control of one setting, with the complaint about it under it."
 
@@ -329,7 +336,7 @@ def _button(state: Worlds, name: str, tooltip: str, act: Callable[[], Any], **lo
     button.on_click(lambda _: _guarded(state, act))
     return button
 
-# %% ../../nbs/67_studio.worlds.ipynb #b253c350
+# %% ../../nbs/67_studio.worlds.ipynb #641406a4
 class _Panels:
     "What can be opened under a world's picture, one at a time: its controls, its game, its clip."
 
@@ -343,9 +350,9 @@ class _Panels:
 
     def toggle(self, name: str) -> None:
         "Open a panel in place of the open one, or close it."
-        for child in self.box.children:
-            child.close()
-        self.box.children, self._editor = (), None
+        before, self.box.children, self._editor = self.box.children, (), None
+        for child in before:
+            _close(child)
         self.open = "" if self.open == name else name
         for which, button in self.buttons.items():
             button.description = f"Close {which}" if which == self.open else which.capitalize()
@@ -355,9 +362,14 @@ class _Panels:
     def show(self, changed: bool) -> None:
         "Follow the state; a game or a clip of a world that has changed is closed."
         if changed and self.open in ("play", "clip"):
-            self.toggle(self.open)
+            self.close()
         if self._editor:
             self._editor.show()
+
+    def close(self) -> None:
+        "Close what is open."
+        if self.open:
+            self.toggle(self.open)
 
     def _edit(self) -> widgets.Widget:
         self._editor = _Editor(self.state, self.index)
@@ -382,7 +394,7 @@ def _record(state: Worlds, world: World, seed: int, clip: widgets.HTML) -> None:
     words = f"{who}, {recording.length} steps, return {recording.episode_return:.1f}. Reached: {reached}."
     clip.value = picture_html(animate(recording.frames), words, "webp") + html.escape(words)
 
-# %% ../../nbs/67_studio.worlds.ipynb #6edb30fd
+# %% ../../nbs/67_studio.worlds.ipynb #fa82c205
 class _Card:
     "One world of the gallery."
 
@@ -410,7 +422,7 @@ class _Card:
         for button in (self.panels.buttons["edit"], *self.changing):
             button.disabled = not state.editable
         if self.panels.open == "edit" and not state.editable:
-            self.panels.toggle("edit")
+            self.panels.close()
         was, self._shown = self._shown, (design.world, state.seed)
         self.panels.show(was != self._shown)
 
@@ -418,7 +430,7 @@ class _Card:
         "A card with an open panel takes the whole width."
         (self.box.add_class if change.new else self.box.remove_class)("envgen-open")
 
-# %% ../../nbs/67_studio.worlds.ipynb #5771bc62
+# %% ../../nbs/67_studio.worlds.ipynb #16ce7743
 _STYLE = """<style>
 .envgen-card { flex: 1 1 300px; max-width: 520px; box-sizing: border-box; padding: 8px; margin: 4px;
   border: 1px solid var(--jp-border-color2); border-radius: 4px; }
@@ -439,12 +451,14 @@ def worlds_view(state: Worlds) -> widgets.Widget:
     def show(_: Any = None) -> None:
         while len(cards) < len(state.designs):
             cards.append(_Card(state, len(cards)))
-        while len(cards) > len(state.designs):
-            cards.pop().box.close()
+        gone = cards[len(state.designs):]
+        del cards[len(state.designs):]
         for card in cards:
             _guarded(state, card.show)
         if len(row.children) != len(cards):
             row.children = tuple(card.box for card in cards)
+        for card in gone:
+            card.panels.close(), _close(card.box)
 
     def complain(_: Any = None) -> None:
         error.value = f'<div class="envgen-error" role="alert">{html.escape(state.error)}</div>' if state.error else ""
@@ -452,7 +466,7 @@ def worlds_view(state: Worlds) -> widgets.Widget:
     state.observe(show, ["designs", "previous", "editable", "seed", "path", "complaints"])
     state.observe(complain, "error")
     show(), complain()
-    return widgets.VBox([widgets.HTML(_STYLE), _toolbar(state), error, row])
+    return widgets.VBox([widgets.HTML(_STYLE), Keys(), _toolbar(state), error, row])
 
 
 def _toolbar(state: Worlds) -> widgets.Widget:
