@@ -6,7 +6,7 @@
 __all__ = ['ACTIONS', 'Relay', 'Stopped', 'explain', 'telling', 'Point', 'history', 'shorter', 'objection', 'RunState', 'Worker',
            'Session']
 
-# %% ../../nbs/62_studio.run.ipynb #287e1c5d
+# %% ../../nbs/62_studio.run.ipynb #02779d13
 import asyncio
 import contextlib
 import threading
@@ -21,6 +21,7 @@ import numpy as np
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode
 
+from ..agent.evaluate import marked, success_rates
 from ..cycle.edit import EditError, Position, design_again, designs_worlds, edit_worlds, position
 from ..cycle.folder import RunFolder, create_run, stages
 from ..cycle.run import Accepted, Evaluated, Evaluating, Event, Training, run_cycles
@@ -107,7 +108,7 @@ def telling(state: HasTraits) -> Iterator[None]:
     except Exception as error:
         state.error = explain(error)
 
-# %% ../../nbs/62_studio.run.ipynb #2b0dffac
+# %% ../../nbs/62_studio.run.ipynb #e669f700
 class Point(NamedTuple):
     "The training after one rollout."
     step: int                     # environment steps of the run so far
@@ -121,16 +122,19 @@ def history(
     last: int = 100,       # training episodes that a rate is of
 ) -> tuple[Point, ...]:
     "The training of a run so far, one point per rollout."
-    objectives, found = len(run.simulator.objectives), []
+    objectives, found = run.simulator.objectives, []
+    everything = list(range(len(objectives)))
     for stage in stages(run.settings):
-        recent: deque[list[int]] = deque(maxlen=last)
+        recent: deque[tuple[list[int], list[int]]] = deque(maxlen=last)         # what each unlocked, and had
         for record in run.metrics(stage.name):
             if record["phase"] == stage.phase:
                 episodes = record["episodes"]
-                recent.extend(episodes["unlocked"])
-                counts = np.bincount([k for names in recent for k in names], minlength=objectives)
+                had = episodes.get("possible", [everything] * len(episodes["unlocked"]))
+                recent.extend(zip(episodes["unlocked"], had, strict=True))
+                marks = (marked([pair[k] for pair in recent], len(objectives)) for k in (0, 1))
                 mean = float(np.mean(episodes["return"])) if episodes["return"] else None
-                found.append(Point(record["step"], stage.phase, mean, tuple(100 * counts / max(len(recent), 1))))
+                rates = success_rates(*marks, objectives)
+                found.append(Point(record["step"], stage.phase, mean, tuple(rates.values())))
     return tuple(found)
 
 
