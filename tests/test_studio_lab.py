@@ -189,6 +189,10 @@ def test_the_page_is_reloaded(seen, place):
     seen.page.mouse.wheel(0, 900)                                                 # cells out of sight are not drawn
     studio(seen).get_by_role("button", name=re.compile(r"\bTrain$")).wait_for(timeout=60_000)
     status(seen, "training goes on")
+    tab(seen, "Train")
+    studio(seen).locator("text=Success rates of the last 100 training episodes").first.wait_for()
+    seen.page.wait_for_timeout(1000)
+    seen.shot("lab-reloaded", studio(seen))
     press(seen, "Whole cycle")
     status(seen, "Working")
     status(seen, "cycle 2", 180)
@@ -216,7 +220,7 @@ def test_a_finished_run_is_opened(seen, place):
     press(seen, "Open")
     status(seen, "the run is finished")
     tab(seen, "Train")
-    studio(seen).get_by_text("collect_wood").first.wait_for()
+    studio(seen).locator("td").filter(has_text="collect_wood").first.wait_for()
 
 
 def test_without_a_kernel_a_picture_stands_there(seen, place):

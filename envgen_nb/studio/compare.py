@@ -49,7 +49,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
         return np.nan, np.nan
     return float(values.mean()), float(1.96 * values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
 
-# %% ../../nbs/65_studio.compare.ipynb #5048a21a
+# %% ../../nbs/65_studio.compare.ipynb #946ea075
 def groups(runs: Sequence[RunFolder], together: bool) -> dict[str, list[RunFolder]]:
     "The lines of a figure: each run, or the runs that differ only in their seed."
     found: dict[str, list[RunFolder]] = {}
@@ -67,6 +67,16 @@ _COLOURS = ("31,119,180", "217,95,2", "44,160,44", "197,27,125", "140,109,49", "
 _DASHES = ("solid", "dot", "dash", "dashdot")
 
 
+def _band(x: np.ndarray, mean: np.ndarray, half: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    "The outline of a band, once around each stretch without a gap."
+    there, xs, ys = ~np.isnan(mean), [], []
+    for part in np.split(np.arange(len(x)), np.flatnonzero(np.diff(there.astype(int))) + 1):
+        if len(part) and there[part[0]]:
+            xs += [x[part], x[part][::-1], [np.nan]]
+            ys += [(mean + half)[part], (mean - half)[part][::-1], [np.nan]]
+    return (np.concatenate(xs), np.concatenate(ys)) if xs else (np.empty(0), np.empty(0))
+
+
 def learning_comparison(runs: Sequence[RunFolder], together: bool = False, stretches: int = 40) -> go.Figure:
     "Learning curves of several runs, each with its interval."
     ends = [record["step"] for run in runs for part in run.parts for record in run.metrics(part)[-1:]]
@@ -78,12 +88,10 @@ def learning_comparison(runs: Sequence[RunFolder], together: bool = False, stret
             binned = [[[one.mean() for one in stretch if len(one)] for stretch in zip(*binned, strict=True)]]
         means = [mean_interval(stretch) for stretch in binned[0]]
         mean, half = np.array(means).T
-        there, colour = ~np.isnan(mean), _COLOURS[k % len(_COLOURS)]
-        figure.add_trace(go.Scatter(
-            x=np.concatenate([middle[there], middle[there][::-1]]), hoverinfo="skip", showlegend=False, fill="toself",
-            y=np.concatenate([(mean + half)[there], (mean - half)[there][::-1]]), line=dict(width=0),
-            fillcolor=f"rgba({colour},0.18)"))
-        figure.add_trace(go.Scatter(x=middle[there], y=mean[there], mode="lines", name=name,
+        colour, (x, y) = _COLOURS[k % len(_COLOURS)], _band(middle, mean, half)
+        figure.add_trace(go.Scatter(x=x, y=y, hoverinfo="skip", showlegend=False, fill="toself", line=dict(width=0),
+                                    mode="lines", fillcolor=f"rgba({colour},0.18)"))
+        figure.add_trace(go.Scatter(x=middle, y=mean, mode="lines", name=name, connectgaps=False,
                                     line=dict(color=f"rgb({colour})", dash=_DASHES[k % len(_DASHES)])))
     figure.update_xaxes(title="environment steps")
     figure.update_yaxes(title="mean return, original game")

@@ -97,7 +97,7 @@ def status_view(session: Session) -> widgets.Widget:
     bind(session, ["busy", "paused", "stopping", "training", "said", "version"], draw)
     return column(shown, error_view(session))
 
-# %% ../../nbs/64_studio.step.ipynb #9fad7fe4
+# %% ../../nbs/64_studio.step.ipynb #914cced6
 _COLOURS = ("#1f77b4", "#d95f02", "#2ca02c", "#c51b7d", "#8c6d31", "#17a2b8", "#7b5ea7", "#999933")
 _DASHES = ("solid", "dot", "dash", "dashdot")
 _GREY = "#7f7f7f"    # readable on white and on black
@@ -110,9 +110,9 @@ def thin(points: Sequence[Point], most: int = 300) -> list[Point]:
     return [points[k] for k in np.linspace(0, len(points) - 1, most).round().astype(int)]
 
 
-def _figure(title: str, y: str, traces: Sequence[go.Scatter], height: int) -> go.FigureWidget:
+def _figure(title: str, y: str, traces: Sequence[go.Scatter], height: int) -> go.Figure:
     "A figure without a background, so that it fits every theme."
-    figure = go.FigureWidget(data=traces)
+    figure = go.Figure(data=traces)
     figure.update_layout(title=dict(text=title, font=dict(size=15)), height=height, font=dict(color=_GREY),
                          paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hovermode="closest",
                          margin=dict(l=50, r=10, t=40, b=40), autosize=True,
@@ -122,8 +122,8 @@ def _figure(title: str, y: str, traces: Sequence[go.Scatter], height: int) -> go
     figure.update_yaxes(title=y, gridcolor="rgba(127,127,127,0.25)", zerolinecolor=_GREY)
     return figure
 
-# %% ../../nbs/64_studio.step.ipynb #c9e1a424
-def return_figure() -> go.FigureWidget:
+# %% ../../nbs/64_studio.step.ipynb #177f35d1
+def return_figure() -> go.Figure:
     "An empty figure of the returns."
     lines = [go.Scatter(x=[], y=[], mode="lines", name=name, line=dict(color=colour, dash=dash))
              for name, colour, dash in [("original game", _COLOURS[0], "solid"),
@@ -131,7 +131,7 @@ def return_figure() -> go.FigureWidget:
     return _figure("Return of the training episodes", "mean return", lines, 380)
 
 
-def rates_figure(objectives: Sequence[str]) -> go.FigureWidget:
+def rates_figure(objectives: Sequence[str]) -> go.Figure:
     "An empty figure of the success rates; every line has its own pair of colour and dash."
     lines = [go.Scatter(x=[], y=[], mode="lines", name=name, hovertemplate=f"{name}: %{{y:.0f}}%<extra></extra>",
                         line=dict(color=_COLOURS[k % len(_COLOURS)], dash=_DASHES[k // len(_COLOURS) % len(_DASHES)]))
@@ -140,8 +140,8 @@ def rates_figure(objectives: Sequence[str]) -> go.FigureWidget:
     figure.update_yaxes(range=[-3, 103])
     return figure
 
-# %% ../../nbs/64_studio.step.ipynb #ef915b22
-def fill_return(figure: go.FigureWidget, points: Sequence[Point]) -> None:
+# %% ../../nbs/64_studio.step.ipynb #aaeefd20
+def fill_return(figure: go.Figure, points: Sequence[Point]) -> None:
     "Put the returns into their figure; each line has a gap where the agent was elsewhere."
     with figure.batch_update():
         for trace, phase in zip(figure.data, ("original", "worlds"), strict=True):
@@ -151,31 +151,38 @@ def fill_return(figure: go.FigureWidget, points: Sequence[Point]) -> None:
             trace.connectgaps = False
 
 
-def fill_rates(figure: go.FigureWidget, points: Sequence[Point]) -> None:
+def fill_rates(figure: go.Figure, points: Sequence[Point]) -> None:
     "Put the success rates into their figure."
     steps = np.array([point.step for point in points], float)
     with figure.batch_update():
         for k, trace in enumerate(figure.data):
             trace.x, trace.y = steps, np.array([point.rates[k] for point in points], np.float32)
 
-# %% ../../nbs/64_studio.step.ipynb #19ba9f6b
+# %% ../../nbs/64_studio.step.ipynb #bb083489
 def curves_view(session: Session, every: float = 1.0) -> widgets.Widget:
     "Both figures, growing with the run."
-    returns, left, right = return_figure(), column(), column()       # a figure's own `layout` is another thing
-    drawn, left.children = {"last": 0.0, "objectives": None}, [returns]
+    left, right, drawn = column(), column(), {"last": 0.0}           # a figure's own `layout` is another thing
 
-    def draw() -> None:
-        objectives = () if session.run is None else session.run.simulator.objectives
-        if objectives != drawn["objectives"]:
-            drawn["objectives"], right.children = objectives, [rates_figure(objectives)]
-        elif session.busy and time.monotonic() - drawn["last"] < every:
-            return
-        points = thin(session.points)
-        fill_return(returns, points)
-        fill_rates(right.children[0], points)
-        drawn["last"] = time.monotonic()
+    def make() -> None:
+        if session.run is not None and not (session.busy and left.children):
+            points = thin(session.points)
+            figures = return_figure(), rates_figure(session.run.simulator.objectives)
+            fill_return(figures[0], points)
+            fill_rates(figures[1], points)
+            old = (*left.children, *right.children)
+            left.children, right.children = ([go.FigureWidget(figure)] for figure in figures)
+            for figure in old:
+                figure.close()
 
-    bind(session, ["points", "version", "busy"], draw)
+    def grow() -> None:
+        if session.busy and left.children and time.monotonic() - drawn["last"] > every:
+            points = thin(session.points)
+            fill_return(left.children[0], points)
+            fill_rates(right.children[0], points)
+            drawn["last"] = time.monotonic()
+
+    bind(session, ["run"], make)
+    bind(session, ["points"], grow)
     return columns(left, right, basis="420px")
 
 # %% ../../nbs/64_studio.step.ipynb #a00532ae

@@ -1,0 +1,317 @@
+"""The studio without a browser: its state is driven as its buttons drive it."""
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from chat_server import ChatServer, answer, slow, status
+
+from envgen_nb.agent.checkpoint import load_checkpoint
+from envgen_nb.cycle import run as run_module
+from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.run import run_cycles
+from envgen_nb.cycle.settings import make_settings
+from envgen_nb.designer.reply import Design
+from envgen_nb.studio.prompt import Editor, apply, show_run
+from envgen_nb.studio.run import Session, history
+from envgen_nb.studio.studio import Studio, still_html
+
+SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=8_192, evaluation_runs=2,
+             evaluation_episodes=2, threads=1, seed=5)
+GOOD = """Environment 1:
+```json
+{"environment_settings": {"target_biome": "grassland"}, "inventory_settings": {"wood": 5}}
+```
+Purpose: practise place_table with the wood that is given.
+
+Environment 2:
+```json
+{"inventory_settings": {"sapling": 1}}
+```
+Purpose: practise place_plant.
+"""
+BAD = GOOD.replace('"wood": 5', '"wood": 50')
+
+
+def session_in(folder: Path, **settings) -> Session:
+    return Session(create_run(make_settings(**SMALL | settings), folder))
+
+
+def done(session: Session, seconds: float = 120) -> None:
+    assert session.wait(seconds), f"still {session.doing}: {session.said}"
+    assert session.error == "", session.error
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_checkpoint(folder / "checkpoint.pt")["agent"]["policy"]
+
+
+def same(some: Path, other: Path) -> bool:
+    one, two = weights(some), weights(other)
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A run that nobody watched."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    create_run(make_settings(**SMALL), folder)
+    for _ in run_cycles(folder):
+        pass
+    return folder
+
+
+def test_stepped_paused_and_stopped_ends_with_the_same_bits(tmp_path, whole, monkeypatch):
+    monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)
+    session = session_in(tmp_path / "run")
+    session.generate()
+    done(session)
+    for stop_after in (0.05, 0.3, 0.6):
+        session.train()
+        time.sleep(stop_after)
+        session.pause()
+        assert session.paused
+        time.sleep(0.1)
+        session.go_on()
+        time.sleep(0.05)
+        start = time.monotonic()
+        session.stop()
+        done(session, 20)
+        print(f"stopped after {time.monotonic() - start:.2f} s, {session.where}")
+        if session.where.step != "train":
+            break
+    session.cycle()
+    done(session)
+    assert session.where.part == "cycle-2"
+    session.all()
+    done(session)
+    assert session.where.step == "done" and same(whole, tmp_path / "run")
+    assert session.points == history(session.run) == history(RunFolder(whole))
+
+
+def test_a_stop_in_the_middle_of_a_rollout(tmp_path, whole):
+    """With no patience at all the rollout is broken off; the folder is as it was, and nothing changes."""
+    session = session_in(tmp_path / "run")
+    session.GRACE = 0.0
+    session.generate()
+    done(session)
+    for _ in range(3):
+        session.train()
+        time.sleep(0.25)
+        session.stop()
+        done(session, 20)
+    session.all()
+    done(session)
+    assert same(whole, tmp_path / "run")
+
+
+def test_nothing_happens_during_a_pause(tmp_path):
+    session = session_in(tmp_path / "run")
+    session.all()
+    while not session.training:
+        time.sleep(0.01)
+    session.pause()
+    time.sleep(0.3)
+    before = session.training["done"], len(session.run.metrics("cycle-1"))
+    time.sleep(0.6)
+    assert (session.training["done"], len(session.run.metrics("cycle-1"))) == before and session.busy
+    session.stop()
+    done(session, 20)
+
+
+def test_news_come_at_a_bearable_pace(tmp_path):
+    times = []
+    session = session_in(tmp_path / "run")
+    session.observe(lambda change: times.append(time.monotonic()), "training")
+    start = time.monotonic()
+    session.all()
+    done(session)
+    assert len(times) <= (time.monotonic() - start) / session._relay.every + len(session.records)
+
+
+def test_a_model_that_streams_and_is_corrected(tmp_path):
+    with ChatServer(answer(BAD, pause=0.01), answer(GOOD, pause=0.01)) as server:
+        session = session_in(tmp_path / "run", designer="openai", designer_options={
+            "model": "m", "base_url": server.url, "price_in": 1.0, "price_out": 2.0})
+        seen = []
+        session.observe(lambda change: seen.append(change["new"]), "text")
+        session.generate()
+        done(session)
+    assert any("Environment" in text for text in seen) and session.text == ""
+    assert "50 is not allowed" in session.run.text("cycle-1", "complaints-1.md")
+    assert [d.world for d in map(Design, session.run.worlds("cycle-1"))] and session.run.usage().calls == 2
+
+
+@pytest.mark.parametrize("behaviour", [answer(GOOD * 50, pause=0.05), slow(30, answer(GOOD))],
+                         ids=["talks", "is silent"])
+def test_a_model_is_stopped(tmp_path, behaviour):
+    with ChatServer(behaviour) as server:
+        session = session_in(tmp_path / "run", designer="openai",
+                             designer_options={"model": "m", "base_url": server.url})
+        session.generate()
+        while not server.requests:
+            time.sleep(0.02)
+        time.sleep(0.3)
+        start = time.monotonic()
+        session.stop()
+        done(session, 10)
+        print(f"stopped after {time.monotonic() - start:.2f} s")
+    assert session.where.step == "design" and session.run.text("cycle-1", "reply.md") is None
+
+
+def test_errors_are_told_with_what_to_do(tmp_path):
+    session = session_in(tmp_path / "run", designer="openai",
+                         designer_options={"model": "m", "base_url": "http://127.0.0.1:9/v1", "max_retries": 0})
+    session.generate()
+    session.wait(60)
+    assert "cannot be reached" in session.error and "generate again" in session.error and not session.busy
+    with ChatServer(status(401)) as server:
+        editor = Editor()
+        show_run(editor, session.run)
+        editor.options = {"model": "m", "base_url": server.url}
+        apply(editor, session)
+        session.generate()
+        session.wait(60)
+    assert "wants a key" in session.error
+    recorded = Path(__file__).parent / "recordings" / "crafter-first.md"
+    editor.designer, editor.options = "replay", {"files": str(recorded)}
+    editor.num_worlds = 3                                               # it holds four, again and again
+    apply(editor, session)
+    session.generate()
+    session.wait(60)
+    assert "run out" in session.error or "3 environments are expected" in session.error
+    editor.num_worlds = 4
+    apply(editor, session)
+    session.generate()
+    done(session)
+    assert len(session.run.worlds("cycle-1")) == 4
+    session.open(tmp_path / "nowhere")
+    assert "is not a run" in session.error and session.run.path == tmp_path / "run"     # as it was
+
+
+def test_a_run_that_another_process_holds(tmp_path):
+    session = session_in(tmp_path / "run")
+    code = ("import sys, time; from envgen_nb.files import hold_folder\n"
+            "with hold_folder(sys.argv[1]): print('held', flush=True); time.sleep(60)")
+    other = subprocess.Popen([sys.executable, "-c", code, tmp_path / "run"], stdout=subprocess.PIPE, text=True)
+    try:
+        other.stdout.readline()
+        session.generate()
+        session.wait(30)
+        assert f"in use by process {other.pid}" in session.error
+    finally:
+        other.kill()
+        other.wait()
+    session.generate()
+    done(session)
+
+
+def test_what_breaks_in_training_is_told(tmp_path, monkeypatch):
+    session = session_in(tmp_path / "run")
+    session.generate()
+    done(session)
+    monkeypatch.setattr("envgen_nb.agent.ppo.gae", lambda *arguments: torch.full_like(arguments[0], float("nan")))
+    session.train()
+    session.wait(60)
+    assert "not finite" in session.error and "resumed" in session.error
+    monkeypatch.setattr("envgen_nb.cycle.run._make_venv", lambda *arguments: 1 / 0)
+    session.train()
+    session.wait(60)
+    assert "ZeroDivisionError" in session.error and "should not happen" in session.error
+    monkeypatch.undo()
+    session.train()
+    done(session)
+
+
+def test_a_finished_run_is_opened(whole, capsys):
+    studio = Studio(whole)
+    assert studio.session.where.step == "done" and len(studio.worlds.state.designs) == 2
+    assert not studio.worlds.state.editable and studio.worlds.state.agent is not None
+    for index in range(4):
+        studio.tabs.selected_index = index
+    picture = still_html(studio.session)
+    assert studio.session.error == "" and "finished" in picture and picture.count("<img") == 3
+    studio.session.train()
+    assert "finished" in studio.session.error
+    assert capsys.readouterr() == ("", "")                               # nothing is printed
+
+
+def test_what_others_wrote_is_shown_as_text(tmp_path):
+    (tmp_path / "said").mkdir()
+    evil = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+    (tmp_path / "said" / "1.md").write_text(GOOD.replace("practise place_plant", f"practise {evil}"))
+    studio = Studio(create_run(make_settings(**SMALL, designer="replay", designer_options={
+        "files": str(tmp_path / "said")}), tmp_path / "run"))
+    studio.editor.first += evil
+    for button in studio.view.children[2].children:
+        if button.description == "Generate":
+            button.click()
+    done(studio.session)
+    studio.tabs.selected_index = 2
+    studio.tabs.selected_index = 3
+
+    def texts(widget):
+        yield from [widget.value] if type(widget).__name__ == "HTML" else []
+        for child in getattr(widget, "children", ()):
+            yield from texts(child)
+
+    shown = [*texts(studio.view), still_html(studio.session)]
+    assert evil in studio.run.purposes("cycle-1")[1]
+    assert not any("<script>" in text or "<img src=x" in text for text in shown)
+    assert sum("&lt;script&gt;" in text for text in shown) >= 3
+
+
+def test_templates_by_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    editor = Editor()
+    editor.first += "\nMine."
+    editor.save("bold")
+    assert editor.names == ("default", "bold") and (tmp_path / "templates" / "bold" / "first.md").exists()
+    for name in ("bold", "../evil", "", "default"):
+        with pytest.raises(ValueError):
+            editor.save(name)
+    editor.load("default")
+    assert not editor.first.endswith("Mine.") and editor.difference() == ""
+    editor.load("bold")
+    assert editor.difference().endswith("+ Mine.")
+    editor.first = editor.first.replace("{{task}}", "")
+    with pytest.raises(ValueError, match="task"):
+        editor.save("bold", replace=True)
+    assert "{{task}}" in (tmp_path / "templates" / "bold" / "first.md").read_text()
+
+
+def test_a_new_run_takes_the_prompt_along(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    studio = Studio(create_run(make_settings(**SMALL), tmp_path / "runs" / "first"))
+    studio.editor.first += "\nMine."
+    studio.editor.num_worlds = 3
+    studio.new()
+    assert studio.session.error == "" and studio.run.path.name != "first"
+    assert studio.run.settings.num_worlds == 3 and studio.run.settings.seed == 5
+    assert studio.editor.first.endswith("Mine.") and "Mine." in (studio.run.path / "templates" / "first.md").read_text()
+    studio.session.open(tmp_path / "runs" / "first")
+    assert not studio.editor.first.endswith("Mine.") and studio.editor.num_worlds == 2
+
+
+def test_two_threads_do_not_meet(tmp_path):
+    """Where there is a loop, traits change on its thread only."""
+    code = """
+import asyncio, json, sys, threading
+from envgen_nb.studio.run import Session
+async def main():
+    session, threads = Session(sys.argv[1]), set()
+    session.observe(lambda change: threads.add(threading.current_thread().name), ["training", "said", "busy", "points"])
+    session.cycle()
+    while session.busy:
+        await asyncio.sleep(0.05)
+    print(json.dumps([sorted(threads), session.error, session.where.part]))
+asyncio.run(main())
+"""
+    create_run(make_settings(**SMALL), tmp_path / "run")
+    told = subprocess.run([sys.executable, "-c", code, tmp_path / "run"], capture_output=True, text=True, timeout=300)
+    assert json.loads(told.stdout) == [["MainThread"], "", "cycle-2"] and told.stderr == ""
+    assert threading.active_count() < 50
