@@ -394,7 +394,7 @@ def _record(state: Worlds, world: World, seed: int, clip: widgets.HTML) -> None:
     words = f"{who}, {recording.length} steps, return {recording.episode_return:.1f}. Reached: {reached}."
     clip.value = picture_html(animate(recording.frames), words, "webp") + html.escape(words)
 
-# %% ../../nbs/67_studio.worlds.ipynb #fa82c205
+# %% ../../nbs/67_studio.worlds.ipynb #a58060ab
 class _Card:
     "One world of the gallery."
 
@@ -415,7 +415,8 @@ class _Card:
     def show(self) -> None:
         "Bring the card up to date with the state."
         state, design = self.state, self.state.designs[self.index]
-        self.title.value = f"<b>World {self.index + 1}</b> {html.escape(design.purpose)}"
+        self.title.value = (f"<b>World {self.index + 1}</b>"
+                            f'<div class="envgen-purpose" tabindex="0">{html.escape(design.purpose)}</div>')
         words = f"World {self.index + 1}, seed {state.seed}: {'; '.join(settings_in_words(design.world)) or UNSET}"
         self.picture.value = picture_html(state.draw(design.world, state.seed, state.path), words)
         self.text.value = text_html(state, self.index)
@@ -430,13 +431,14 @@ class _Card:
         "A card with an open panel takes the whole width."
         (self.box.add_class if change.new else self.box.remove_class)("envgen-open")
 
-# %% ../../nbs/67_studio.worlds.ipynb #16ce7743
+# %% ../../nbs/67_studio.worlds.ipynb #4d4cd6f5
 _STYLE = """<style>
 .envgen-card { flex: 1 1 300px; max-width: 520px; box-sizing: border-box; padding: 8px; margin: 4px;
   border: 1px solid var(--jp-border-color2); border-radius: 4px; }
 .envgen-card [role=alert], .envgen-error { color: var(--jp-error-color1); font-weight: 600; }
 .envgen-card.envgen-open { flex-basis: 100%; max-width: none; }
 .envgen-card .widget-html-content { line-height: 1.4; }
+.envgen-purpose { white-space: pre-wrap; max-height: 7em; overflow: auto; }
 .envgen-card .widget-html-content img { max-width: 520px; display: block; }
 .envgen-card img[src^="data:image/webp"] { image-rendering: pixelated; }
 </style>"""
