@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['binned_returns', 'mean_interval', 'groups', 'learning_comparison', 'plain', 'strip_html', 'comparison_html',
-           'compare_view']
+           'figure_view', 'compare_view']
 
-# %% ../../nbs/65_studio.compare.ipynb #868cdee7
+# %% ../../nbs/65_studio.compare.ipynb #6073eab8
 import base64
 import functools
 import html
 import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -151,7 +152,13 @@ def comparison_html(runs: Sequence[RunFolder]) -> str:
     return table(["run", "designer", "agent", "seed", "score before", "score now", "score in training",
                   "training time", "calls", "tokens", "price"], rows, numbers=range(3, 11))
 
-# %% ../../nbs/65_studio.compare.ipynb #28a3f6bd
+# %% ../../nbs/65_studio.compare.ipynb #7c7602a1
+def figure_view(figure: go.Figure) -> widgets.Output:
+    "A figure as an output."
+    data = {"application/vnd.plotly.v1+json": json.loads(figure.to_json()), "text/plain": str(figure.layout.title.text)}
+    return widgets.Output(outputs=({"output_type": "display_data", "data": data, "metadata": {}},))
+
+# %% ../../nbs/65_studio.compare.ipynb #4ce4cbf3
 def compare_view(session: Session) -> widgets.Widget:
     "Runs to choose from, and everything about those that are chosen."
     which = widgets.SelectMultiple(description="Runs", rows=6, tooltip="hold Ctrl or Shift to choose several",
@@ -184,9 +191,9 @@ def compare_view(session: Session) -> widgets.Widget:
 
 def _drawn(runs: Sequence[RunFolder], together: bool) -> list[widgets.Widget]:
     "Curves, a heat map for each run, and the worlds."
-    found: list[widgets.Widget] = [column(go.FigureWidget(learning_comparison(runs, together)))]
+    found: list[widgets.Widget] = [figure_view(learning_comparison(runs, together))]
     maps = [(run, heatmap_figure(run)) for run in runs if run.evaluations()]
-    found.append(columns(*(column(heading(run.path.name), go.FigureWidget(plain(figure))) for run, figure in maps)))
+    found.append(columns(*(column(heading(run.path.name), figure_view(plain(figure))) for run, figure in maps)))
     for run in runs:
         found += [heading(f"Worlds of {run.path.name}"), widgets.HTML(f'<div class="envgen">{strip_html(run)}</div>')]
     return found

@@ -153,7 +153,7 @@ class WorldsTab:
             self.waiting = False
             self.session.edit(self.state.designs)
 
-# %% ../../nbs/69_studio.studio.ipynb #e704d705
+# %% ../../nbs/69_studio.studio.ipynb #ef967e39
 class Studio:
     "Everything about a run, to look at and to work with; display it as the last line of a cell."
 
@@ -171,9 +171,10 @@ class Studio:
         self.tabs = widgets.Tab([column(prompt_view(self.editor), reply_view(self.session)), self.worlds.view,
                                  column(), column()], titles=["Prompt", "Worlds", "Train", "Compare"])
         self.tabs.observe(self._selected, "selected_index")
-        self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"), Keys(),
+        self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"),
                            runs_view(self.session, self.new), buttons_view(self.session, self.ready),
-                           status_view(self.session), manual_view(self.session), coming_view(self.session), self.tabs)
+                           status_view(self.session), manual_view(self.session), coming_view(self.session), self.tabs,
+                           Keys())
         self.view.add_class("envgen-studio")
         bind(self.session, ["version", "training"], self._picture)
 
