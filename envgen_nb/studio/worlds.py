@@ -182,7 +182,7 @@ class Worlds(_Edited):
         if self._may() and self._past:
             self._set(self._past.pop())
 
-# %% ../../nbs/67_studio.worlds.ipynb #0bbcda1d
+# %% ../../nbs/67_studio.worlds.ipynb #3e909f53
 def picture_html(data: bytes, words: str, kind: str = "png") -> str:
     "A picture in a page, as wide as there is room, with what it shows in words."
     width, height = Image.open(io.BytesIO(data)).size       # so that nothing jumps when one takes the place of another
@@ -217,8 +217,9 @@ def gallery_html(state: Worlds) -> str:
     cards = []
     for index, design in enumerate(state.designs):
         picture = picture_html(state.draw(design.world, state.seed, state.path), f"World {index + 1}: {design.world}")
-        cards.append(f'<div style="flex:1 1 300px;max-width:480px"><b>World {index + 1}</b> '
-                     f'{html.escape(design.purpose)}{picture}{text_html(state, index)}</div>')
+        purpose = f'<div style="white-space:pre-wrap">{html.escape(design.purpose)}</div>'
+        cards.append(f'<div style="flex:1 1 300px;max-width:480px"><b>World {index + 1}</b>{picture}{purpose}'
+                     f'{text_html(state, index)}</div>')
     return f'<div style="display:flex;flex-wrap:wrap;gap:16px">{"".join(cards)}</div>'
 
 # %% ../../nbs/67_studio.worlds.ipynb #df650383
