@@ -37,6 +37,11 @@ def test_notebooks_are_clean(tmp_path):
         assert before == after, path.name
 
 
+def test_no_merge_is_half_done():
+    found = subprocess.run(["git", "grep", "-l", "-E", "^(<{7}|>{7}) "], cwd=ROOT, capture_output=True, text=True)
+    assert found.stdout == ""
+
+
 def test_lint():
     done = subprocess.run([sys.executable, "-m", "ruff", "check", "."], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
