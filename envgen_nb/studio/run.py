@@ -33,7 +33,7 @@ from ..designer.reply import Design
 from ..files import FolderInUse, read_jsonl, write_text
 from .progress import say
 
-# %% ../../nbs/62_studio.run.ipynb #e6fccd63
+# %% ../../nbs/62_studio.run.ipynb #c23a1eaf
 class Relay:
     "Hands what one thread puts down to a function, in order and in bundles."
 
@@ -53,16 +53,16 @@ class Relay:
     def put(
         self,
         item: Any,
-        now: bool = False,   # without a loop: whether it is worth a bundle of its own
+        now: bool = False,   # whether it is worth a bundle of its own
     ) -> None:
         "Put something down, from any thread."
         self.items.append(item)
         if self.loop is None:
             if now or time.monotonic() - self.last > self.every:
                 self.flush()
-        elif not self.due:
+        elif now or not self.due:
             self.due = True
-            wait = max(0.0, self.last + self.every - time.monotonic())
+            wait = 0.0 if now else max(0.0, self.last + self.every - time.monotonic())
             with contextlib.suppress(RuntimeError):                   # the loop has ended, with the kernel
                 self.loop.call_soon_threadsafe(self.loop.call_later, wait, self.flush)
 
@@ -211,11 +211,11 @@ class RunState(HasTraits):
             self.run, self.where = run, position(run)
             self.version += 1
 
-# %% ../../nbs/62_studio.run.ipynb #9214dc13
+# %% ../../nbs/62_studio.run.ipynb #03262c5a
 class Worker(RunState):
     "Walks the run on a thread, which can be paused and stopped."
 
-    GRACE = 0.6     # seconds
+    GRACE = 0.4     # seconds
 
     def __init__(self):
         super().__init__()

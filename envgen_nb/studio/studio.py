@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['curve_png', 'still_html', 'WorldsTab', 'Studio']
 
-# %% ../../nbs/69_studio.studio.ipynb #d4e9d55f
+# %% ../../nbs/69_studio.studio.ipynb #eda79749
 import asyncio
 import base64
 import contextlib
@@ -26,7 +26,6 @@ from ..cycle.runs import load_agent, open_run
 from ..designer.reply import Design
 from .compare import compare_view, strip_html
 from .look import STYLE, bind, column, note, row
-from .play import Keys
 from .prompt import Editor, apply, latest_facts, new_settings, prompt_view, show_run
 from .reply import coming_view, manual_view, reply_view
 from .run import Point, Session, telling
@@ -153,7 +152,7 @@ class WorldsTab:
             self.waiting = False
             self.session.edit(self.state.designs)
 
-# %% ../../nbs/69_studio.studio.ipynb #e704d705
+# %% ../../nbs/69_studio.studio.ipynb #b8ad25b6
 class Studio:
     "Everything about a run, to look at and to work with; display it as the last line of a cell."
 
@@ -171,7 +170,7 @@ class Studio:
         self.tabs = widgets.Tab([column(prompt_view(self.editor), reply_view(self.session)), self.worlds.view,
                                  column(), column()], titles=["Prompt", "Worlds", "Train", "Compare"])
         self.tabs.observe(self._selected, "selected_index")
-        self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"), Keys(),
+        self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"),
                            runs_view(self.session, self.new), buttons_view(self.session, self.ready),
                            status_view(self.session), manual_view(self.session), coming_view(self.session), self.tabs)
         self.view.add_class("envgen-studio")
@@ -223,8 +222,8 @@ class Studio:
                 self.tabs.children[change["new"]].children = [make(self.session)]
 
     def _picture(self) -> None:
-        "Bring the picture up to date, at most every three seconds while something goes on."
-        if self.handle and (not self.session.busy or time.monotonic() - self.pictured > 3):
+        "Bring the picture up to date, at most every ten seconds while something goes on."
+        if self.handle and (not self.session.busy or time.monotonic() - self.pictured > 10):
             self.pictured = time.monotonic()
             self.handle.update(HTML(still_html(self.session)))
 
