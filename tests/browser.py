@@ -105,7 +105,7 @@ class Browser:
     """One page of a browser on a JupyterLab, with what it complained about, pictures of it, and figures."""
 
     def __init__(self, lab: Lab, page: Page, shots: Path):
-        self.lab, self.page, self.shots, self.figures = lab, page, shots, {}
+        self.lab, self.page, self.shots = lab, page, shots
         self.errors: list[str] = []
         shots.mkdir(parents=True, exist_ok=True)
         page.on("console", lambda message: self._heard(message.type, f"{message.text} ({message.location.get('url')})"))
@@ -136,8 +136,9 @@ class Browser:
 
     def timed(self, name: str, since: float) -> None:
         """Record how long something took, in seconds."""
-        self.figures[name] = round(time.perf_counter() - since, 3)
-        (self.shots / "figures.json").write_text(json.dumps(self.figures, indent=1) + "\n")
+        path = self.shots / "figures.json"
+        known = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps(known | {name: round(time.perf_counter() - since, 3)}, indent=1) + "\n")
 
     def shot(self, name: str, look_at: Locator | None = None, height: int = 1500) -> None:
         """Pictures of a stage: light and dark, wide and narrow."""

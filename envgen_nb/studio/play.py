@@ -171,7 +171,7 @@ function render({ model, el }) {
 export default { render };
 """
 
-# %% ../../nbs/66_studio.play.ipynb #b1337faa
+# %% ../../nbs/66_studio.play.ipynb #3d5eb586
 _STYLE = """
 .envgen-play { display: flex; flex-wrap: wrap; gap: 12px; color: var(--jp-ui-font-color1);
   font: var(--jp-ui-font-size1)/1.4 var(--jp-ui-font-family); }
@@ -190,7 +190,7 @@ _STYLE = """
 .envgen-play button:disabled { opacity: 0.5; cursor: default; }
 .envgen-play kbd { font-family: var(--jp-code-font-family); font-weight: 700; }
 .envgen-play-title { font-weight: 600; margin-top: 8px; }
-.envgen-play-goals { columns: 145px; list-style: none; margin: 2px 0 0; padding: 0; }
+.envgen-play-goals { columns: 150px; column-gap: 6px; list-style: none; margin: 2px 0 0; padding: 0; }
 .envgen-play-goals .reached { font-weight: 700; color: var(--jp-success-color0, var(--jp-ui-font-color0)); }
 """
 

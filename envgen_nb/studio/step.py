@@ -110,7 +110,7 @@ def thin(points: Sequence[Point], most: int = 300) -> list[Point]:
         return list(points)
     return [points[k] for k in np.linspace(0, len(points) - 1, most).round().astype(int)]
 
-# %% ../../nbs/64_studio.step.ipynb #bcf2c5fd
+# %% ../../nbs/64_studio.step.ipynb #988c3998
 def curves_figure(objectives: Sequence[str]) -> go.Figure:
     "An empty figure: the returns, and below them the success rates, each line with its own pair of colour and dash."
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.09, row_heights=[0.4, 0.6], subplot_titles=[
@@ -125,7 +125,7 @@ def curves_figure(objectives: Sequence[str]) -> go.Figure:
     legend = dict(font=dict(size=11), orientation="h", x=0, bgcolor="rgba(0,0,0,0)")
     figure.update_layout(
         height=760, font=dict(color=_GREY), paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", autosize=True,
-        margin=dict(l=50, r=10, t=30, b=40), legend=dict(legend, y=0.62, yanchor="top"),
+        margin=dict(l=50, r=10, t=30, b=40), legend=dict(legend, x=1, xanchor="right", y=1, yanchor="bottom"),
         legend2=dict(legend, y=-0.09, yanchor="top"), hovermode="closest")
     figure.update_xaxes(gridcolor="rgba(127,127,127,0.25)", zerolinecolor=_GREY, rangemode="tozero")
     figure.update_yaxes(gridcolor="rgba(127,127,127,0.25)", zerolinecolor=_GREY)

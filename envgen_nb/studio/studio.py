@@ -152,7 +152,7 @@ class WorldsTab:
             self.waiting = False
             self.session.edit(self.state.designs)
 
-# %% ../../nbs/69_studio.studio.ipynb #b8ad25b6
+# %% ../../nbs/69_studio.studio.ipynb #37a21ff6
 class Studio:
     "Everything about a run, to look at and to work with; display it as the last line of a cell."
 
@@ -172,7 +172,8 @@ class Studio:
         self.tabs.observe(self._selected, "selected_index")
         self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"),
                            runs_view(self.session, self.new), buttons_view(self.session, self.ready),
-                           status_view(self.session), manual_view(self.session), coming_view(self.session), self.tabs)
+                           status_view(self.session), manual_view(self.session), coming_view(self.session), self.tabs,
+                           Keys())
         self.view.add_class("envgen-studio")
         bind(self.session, ["version", "training"], self._picture)
 

@@ -182,7 +182,7 @@ class Worlds(_Edited):
         if self._may() and self._past:
             self._set(self._past.pop())
 
-# %% ../../nbs/67_studio.worlds.ipynb #0bbcda1d
+# %% ../../nbs/67_studio.worlds.ipynb #3e909f53
 def picture_html(data: bytes, words: str, kind: str = "png") -> str:
     "A picture in a page, as wide as there is room, with what it shows in words."
     width, height = Image.open(io.BytesIO(data)).size       # so that nothing jumps when one takes the place of another
@@ -217,9 +217,25 @@ def gallery_html(state: Worlds) -> str:
     cards = []
     for index, design in enumerate(state.designs):
         picture = picture_html(state.draw(design.world, state.seed, state.path), f"World {index + 1}: {design.world}")
-        cards.append(f'<div style="flex:1 1 300px;max-width:480px"><b>World {index + 1}</b> '
-                     f'{html.escape(design.purpose)}{picture}{text_html(state, index)}</div>')
+        purpose = f'<div style="white-space:pre-wrap">{html.escape(design.purpose)}</div>'
+        cards.append(f'<div style="flex:1 1 300px;max-width:480px"><b>World {index + 1}</b>{picture}{purpose}'
+                     f'{text_html(state, index)}</div>')
     return f'<div style="display:flex;flex-wrap:wrap;gap:16px">{"".join(cards)}</div>'
+
+# %% ../../nbs/67_studio.worlds.ipynb #df650383
+def _guarded(state: Worlds, act: Callable[[], Any]) -> None:
+    "Do something that a person asked for; what goes wrong is told in the gallery."
+    try:
+        act()
+    except Exception as error:
+        state.error = f"This did not work: {type(error).__name__}: {error}"
+
+
+def _button(state: Worlds, name: str, tooltip: str, act: Callable[[], Any], **look: Any) -> widgets.Button:
+    "A button as wide as its name."
+    button = widgets.Button(description=name, tooltip=tooltip, layout=widgets.Layout(width="auto"), **look)
+    button.on_click(lambda _: _guarded(state, act))
+    return button
 
 # %% ../../nbs/67_studio.worlds.ipynb #3fe0166b
 Change = Callable[[dict[str, Any]], None]     # {"environment_settings": {"tree_rarity": "rare"}}
@@ -287,7 +303,7 @@ class _Control:
             value = {name: value}
         self._change(value)
 
-# %% ../../nbs/67_studio.worlds.ipynb #3f8c813a
+# %% ../../nbs/67_studio.worlds.ipynb #52d33596
 class _Editor:
     "The controls of one world, in the sections of its model."
 
@@ -295,19 +311,18 @@ class _Editor:
         self.state, self.index, self._last = state, index, ""
         self.controls = [_Control(p, functools.partial(self._change, ".".join(p.path)))
                          for p in parameters(state.model)]
-        self.general = widgets.HTML(layout=widgets.Layout(display="none"))
         blocks, sections = [], {}
         for control in self.controls:
             sections.setdefault(" / ".join(control.parameter.path[:-1]), []).append(control.box)
         for name, boxes in sections.items():
             blocks += [widgets.HTML(f"<b>{html.escape(name.replace('_', ' ').capitalize())}</b>")] if name else []
             blocks.append(widgets.HBox(boxes, layout=widgets.Layout(flex_flow="row wrap")))
-        self.box = widgets.VBox([self.general, *blocks])
+        self.box = widgets.VBox(blocks)
         self.show()
 
     def _change(self, where: str, settings: dict[str, Any]) -> None:
         self._last = where
-        self.state.edit(self.index, **settings)
+        _guarded(self.state, lambda: self.state.edit(self.index, **settings))
 
     def show(self) -> None:
         "The world's settings, or those that were tried; each complaint at its control, the others at the last one."
@@ -321,22 +336,7 @@ class _Editor:
                 value = (value or {}).get(name)
             control.show(value, found.get(".".join(control.parameter.path), []))
 
-# %% ../../nbs/67_studio.worlds.ipynb #df650383
-def _guarded(state: Worlds, act: Callable[[], Any]) -> None:
-    "Do something that a person asked for; what goes wrong is told in the gallery."
-    try:
-        act()
-    except Exception as error:
-        state.error = f"This did not work: {type(error).__name__}: {error}"
-
-
-def _button(state: Worlds, name: str, tooltip: str, act: Callable[[], Any], **look: Any) -> widgets.Button:
-    "A button as wide as its name."
-    button = widgets.Button(description=name, tooltip=tooltip, layout=widgets.Layout(width="auto"), **look)
-    button.on_click(lambda _: _guarded(state, act))
-    return button
-
-# %% ../../nbs/67_studio.worlds.ipynb #641406a4
+# %% ../../nbs/67_studio.worlds.ipynb #83341c23
 class _Panels:
     "What can be opened under a world's picture, one at a time: its controls, its game, its clip."
 
@@ -382,7 +382,7 @@ class _Panels:
         clip = widgets.HTML("Recording…")
         world, seed = self.state.designs[self.index].world, self.state.seed
         work = functools.partial(_record, self.state, world, seed, clip)
-        threading.Thread(target=_guarded, args=(self.state, work)).start()     # seconds, in which the kernel stays free
+        threading.Thread(target=_guarded, args=(self.state, work), daemon=True).start()   # the kernel stays free
         return clip
 
 
@@ -394,7 +394,7 @@ def _record(state: Worlds, world: World, seed: int, clip: widgets.HTML) -> None:
     words = f"{who}, {recording.length} steps, return {recording.episode_return:.1f}. Reached: {reached}."
     clip.value = picture_html(animate(recording.frames), words, "webp") + html.escape(words)
 
-# %% ../../nbs/67_studio.worlds.ipynb #fa82c205
+# %% ../../nbs/67_studio.worlds.ipynb #a58060ab
 class _Card:
     "One world of the gallery."
 
@@ -415,7 +415,8 @@ class _Card:
     def show(self) -> None:
         "Bring the card up to date with the state."
         state, design = self.state, self.state.designs[self.index]
-        self.title.value = f"<b>World {self.index + 1}</b> {html.escape(design.purpose)}"
+        self.title.value = (f"<b>World {self.index + 1}</b>"
+                            f'<div class="envgen-purpose" tabindex="0">{html.escape(design.purpose)}</div>')
         words = f"World {self.index + 1}, seed {state.seed}: {'; '.join(settings_in_words(design.world)) or UNSET}"
         self.picture.value = picture_html(state.draw(design.world, state.seed, state.path), words)
         self.text.value = text_html(state, self.index)
@@ -430,13 +431,14 @@ class _Card:
         "A card with an open panel takes the whole width."
         (self.box.add_class if change.new else self.box.remove_class)("envgen-open")
 
-# %% ../../nbs/67_studio.worlds.ipynb #16ce7743
+# %% ../../nbs/67_studio.worlds.ipynb #025ff2fa
 _STYLE = """<style>
 .envgen-card { flex: 1 1 300px; max-width: 520px; box-sizing: border-box; padding: 8px; margin: 4px;
   border: 1px solid var(--jp-border-color2); border-radius: 4px; }
 .envgen-card [role=alert], .envgen-error { color: var(--jp-error-color1); font-weight: 600; }
 .envgen-card.envgen-open { flex-basis: 100%; max-width: none; }
 .envgen-card .widget-html-content { line-height: 1.4; }
+.envgen-purpose { white-space: pre-wrap; max-height: 7em; overflow: auto; }
 .envgen-card .widget-html-content img { max-width: 520px; display: block; }
 .envgen-card img[src^="data:image/webp"] { image-rendering: pixelated; }
 </style>"""
@@ -481,5 +483,10 @@ def _toolbar(state: Worlds) -> widgets.Widget:
     undo = _button(state, "Undo", "Take the last change of the worlds back", state.undo, icon="undo")
     widgets.link((state, "seed"), (seed, "value"))
     widgets.link((state, "path"), (path, "value"))
-    widgets.dlink((state, "can_undo"), (undo, "disabled"), lambda can: not can)
+
+    def able(_: Any = None) -> None:
+        undo.disabled = not (state.can_undo and state.editable)
+
+    state.observe(able, ["can_undo", "editable"])
+    able()
     return widgets.HBox([seed, another, *([path] if state.simulator.shows_path else []), undo], layout=_ROW)
