@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['curve_png', 'still_html', 'WorldsTab', 'Studio']
 
-# %% ../../nbs/69_studio.studio.ipynb #eda79749
+# %% ../../nbs/69_studio.studio.ipynb #d4e9d55f
 import asyncio
 import base64
 import contextlib
@@ -26,6 +26,7 @@ from ..cycle.runs import load_agent, open_run
 from ..designer.reply import Design
 from .compare import compare_view, strip_html
 from .look import STYLE, bind, column, note, row
+from .play import Keys
 from .prompt import Editor, apply, latest_facts, new_settings, prompt_view, show_run
 from .reply import coming_view, manual_view, reply_view
 from .run import Point, Session, telling
