@@ -211,7 +211,7 @@ class RunState(HasTraits):
             self.run, self.where = run, position(run)
             self.version += 1
 
-# %% ../../nbs/62_studio.run.ipynb #03262c5a
+# %% ../../nbs/62_studio.run.ipynb #c572700a
 class Worker(RunState):
     "Walks the run on a thread, which can be paused and stopped."
 
@@ -246,7 +246,8 @@ class Worker(RunState):
             if self._relay.loop is not None:             # which this very call keeps from running
                 self._relay.flush()
             time.sleep(0.02)
-        return not self.busy
+        with self._relay.lock:                           # whoever is being told of the end has been told
+            return not self.busy
 
     def _work(self, path: Path, ends: Callable[[Event], bool]) -> None:
         "On the thread: walk the run and tell."
@@ -311,10 +312,9 @@ class Worker(RunState):
 
     def _end(self, failure: str) -> None:
         "The thread has ended."
-        self.busy = self.paused = self.stopping = False
-        self.doing, self.asked = "", None
         self._show(RunFolder(self.run.path))
-        self.error = failure
+        self.error, self.doing = failure, ""
+        self.paused = self.stopping = self.busy = False
 
 # %% ../../nbs/62_studio.run.ipynb #17bd097b
 class Session(Worker):
