@@ -34,7 +34,7 @@ from ..designer.reply import Design
 from ..files import FolderInUse, read_jsonl, write_text
 from .progress import say
 
-# %% ../../nbs/62_studio.run.ipynb #e6fccd63
+# %% ../../nbs/62_studio.run.ipynb #c23a1eaf
 class Relay:
     "Hands what one thread puts down to a function, in order and in bundles."
 
@@ -54,16 +54,16 @@ class Relay:
     def put(
         self,
         item: Any,
-        now: bool = False,   # without a loop: whether it is worth a bundle of its own
+        now: bool = False,   # whether it is worth a bundle of its own
     ) -> None:
         "Put something down, from any thread."
         self.items.append(item)
         if self.loop is None:
             if now or time.monotonic() - self.last > self.every:
                 self.flush()
-        elif not self.due:
+        elif now or not self.due:
             self.due = True
-            wait = max(0.0, self.last + self.every - time.monotonic())
+            wait = 0.0 if now else max(0.0, self.last + self.every - time.monotonic())
             with contextlib.suppress(RuntimeError):                   # the loop has ended, with the kernel
                 self.loop.call_soon_threadsafe(self.loop.call_later, wait, self.flush)
 
@@ -215,11 +215,11 @@ class RunState(HasTraits):
             self.run, self.where = run, position(run)
             self.version += 1
 
-# %% ../../nbs/62_studio.run.ipynb #9214dc13
+# %% ../../nbs/62_studio.run.ipynb #c572700a
 class Worker(RunState):
     "Walks the run on a thread, which can be paused and stopped."
 
-    GRACE = 0.6     # seconds
+    GRACE = 0.4     # seconds
 
     def __init__(self):
         super().__init__()
@@ -250,7 +250,8 @@ class Worker(RunState):
             if self._relay.loop is not None:             # which this very call keeps from running
                 self._relay.flush()
             time.sleep(0.02)
-        return not self.busy
+        with self._relay.lock:                           # whoever is being told of the end has been told
+            return not self.busy
 
     def _work(self, path: Path, ends: Callable[[Event], bool]) -> None:
         "On the thread: walk the run and tell."
@@ -315,10 +316,9 @@ class Worker(RunState):
 
     def _end(self, failure: str) -> None:
         "The thread has ended."
-        self.busy = self.paused = self.stopping = False
-        self.doing, self.asked = "", None
         self._show(RunFolder(self.run.path))
-        self.error = failure
+        self.error, self.doing = failure, ""
+        self.paused = self.stopping = self.busy = False
 
 # %% ../../nbs/62_studio.run.ipynb #17bd097b
 class Session(Worker):

@@ -110,7 +110,7 @@ def thin(points: Sequence[Point], most: int = 300) -> list[Point]:
         return list(points)
     return [points[k] for k in np.linspace(0, len(points) - 1, most).round().astype(int)]
 
-# %% ../../nbs/64_studio.step.ipynb #27d45e2e
+# %% ../../nbs/64_studio.step.ipynb #988c3998
 def curves_figure(objectives: Sequence[str]) -> go.Figure:
     "An empty figure: the returns, and below them the success rates, each line with its own pair of colour and dash."
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.09, row_heights=[0.4, 0.6], subplot_titles=[
@@ -125,11 +125,12 @@ def curves_figure(objectives: Sequence[str]) -> go.Figure:
     legend = dict(font=dict(size=11), orientation="h", x=0, bgcolor="rgba(0,0,0,0)")
     figure.update_layout(
         height=760, font=dict(color=_GREY), paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", autosize=True,
-        margin=dict(l=50, r=10, t=30, b=40), legend=dict(legend, y=0.62, yanchor="top"),
+        margin=dict(l=50, r=10, t=30, b=40), legend=dict(legend, x=1, xanchor="right", y=1, yanchor="bottom"),
         legend2=dict(legend, y=-0.09, yanchor="top"), hovermode="closest")
     figure.update_xaxes(gridcolor="rgba(127,127,127,0.25)", zerolinecolor=_GREY, rangemode="tozero")
     figure.update_yaxes(gridcolor="rgba(127,127,127,0.25)", zerolinecolor=_GREY)
     figure.update_yaxes(range=[-3, 103], row=2)
+    figure.update_annotations(x=0, xanchor="left", font=dict(size=14))       # the titles, readable in a narrow window
     return figure.update_xaxes(title="environment steps", row=2)
 
 # %% ../../nbs/64_studio.step.ipynb #a320897a
@@ -144,7 +145,7 @@ def fill_curves(figure: go.Figure, points: Sequence[Point]) -> None:
         for k, trace in enumerate(figure.data[2:]):
             trace.x, trace.y = steps, np.array([point.rates[k] for point in points], np.float32)
 
-# %% ../../nbs/64_studio.step.ipynb #f8e10340
+# %% ../../nbs/64_studio.step.ipynb #775f2607
 def curves_view(session: Session, every: float = 1.0) -> widgets.Widget:
     "The figure, growing with the run."
     box, drawn = column(), {"last": 0.0}
@@ -153,7 +154,9 @@ def curves_view(session: Session, every: float = 1.0) -> widgets.Widget:
         if session.run is not None and not (session.busy and box.children):
             figure = curves_figure(session.run.simulator.objectives)
             fill_curves(figure, thin(session.points))
-            old, box.children = box.children, [go.FigureWidget(figure)]
+            live, old = go.FigureWidget(figure), box.children
+            live._config = {"responsive": True}              # follows the window's width
+            box.children = [live]
             for one in old:
                 one.close()
 

@@ -153,7 +153,7 @@ class WorldsTab:
             self.waiting = False
             self.session.edit(self.state.designs)
 
-# %% ../../nbs/69_studio.studio.ipynb #ef967e39
+# %% ../../nbs/69_studio.studio.ipynb #37a21ff6
 class Studio:
     "Everything about a run, to look at and to work with; display it as the last line of a cell."
 
@@ -224,8 +224,8 @@ class Studio:
                 self.tabs.children[change["new"]].children = [make(self.session)]
 
     def _picture(self) -> None:
-        "Bring the picture up to date, at most every three seconds while something goes on."
-        if self.handle and (not self.session.busy or time.monotonic() - self.pictured > 3):
+        "Bring the picture up to date, at most every ten seconds while something goes on."
+        if self.handle and (not self.session.busy or time.monotonic() - self.pictured > 10):
             self.pictured = time.monotonic()
             self.handle.update(HTML(still_html(self.session)))
 
