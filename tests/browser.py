@@ -136,9 +136,13 @@ class Browser:
 
     def timed(self, name: str, since: float) -> None:
         """Record how long something took, in seconds."""
+        self.note(name, time.perf_counter() - since)
+
+    def note(self, name: str, figure: float) -> None:
+        """Record a figure."""
         path = self.shots / "figures.json"
         known = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps(known | {name: round(time.perf_counter() - since, 3)}, indent=1) + "\n")
+        path.write_text(json.dumps(known | {name: round(figure, 3)}, indent=1) + "\n")
 
     def shot(self, name: str, look_at: Locator | None = None, height: int = 1500) -> None:
         """Pictures of a stage: light and dark, wide and narrow."""

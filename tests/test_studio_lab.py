@@ -5,15 +5,18 @@ Pictures of every stage and the figures measured are kept as in test_studio_brow
 import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import nbformat
 import pytest
 from browser import Browser, browser
-from playwright.sync_api import expect
 
-from envgen_nb.cycle.folder import RunFolder
+from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.settings import make_settings
+from envgen_nb.files import read_jsonl
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"seed": 3, "num_cycles": 2, "num_worlds": 2, "cycle_steps": 200_000, "final_steps": 0, "evaluation_runs": 2,
@@ -147,7 +150,8 @@ def test_a_world_is_edited(seen, place):
     before = card.locator("img").first.get_attribute("src")
     started = time.perf_counter()
     card.get_by_label("target biome").select_option("beaches")
-    expect(card.locator("img").first).not_to_have_attribute("src", before)
+    seen.page.wait_for_function("before => document.querySelector('.envgen-studio .envgen-card img')"
+                                ".getAttribute('src') !== before", arg=before)
     seen.timed("from edit to new picture, in the studio", started)
     for _ in range(50):
         if (run(place).path / "cycle-1" / "edited.md").exists():
@@ -229,6 +233,33 @@ def test_without_a_kernel_a_picture_stands_there(seen, place):
     still, = [o for o in outputs if "envgen-still" in str(o.get("data", {}).get("text/html"))]
     # A page that was loaded again is not told of changes to what an earlier page displayed: it has the state of then.
     assert "training goes on" in still.data["text/html"] and "data:image/png" in still.data["text/html"]
+
+
+def test_a_run_from_the_studio_beside_one_without(seen, place):
+    """The seconds of the runs are those of their own events; how they compare is recorded."""
+    settings = SMALL | {"num_cycles": 1, "cycle_steps": 160_000}
+
+    def seconds(folder: Path) -> float:
+        return [event["seconds"] for event in read_jsonl(folder / "events.jsonl") if event["event"] == "Finished"][-1]
+
+    def headless(name: str) -> float:
+        create_run(make_settings(**settings), place / "runs" / name)
+        code = "import sys; from envgen_nb.cycle.run import run_cycles; list(run_cycles(sys.argv[1]))"
+        subprocess.run([sys.executable, "-c", code, place / "runs" / name], check=True)
+        return seconds(place / "runs" / name)
+
+    before = headless("before")
+    lab_notebook(place / "pace.ipynb", folder="runs/pace", **settings)
+    seen.open("pace.ipynb")
+    seen.run_all()
+    studio(seen).get_by_role("button", name="Generate").wait_for(timeout=60_000)
+    seen.page.wait_for_timeout(4000)                                              # the cells below are run, too
+    tab(seen, "Train")
+    press(seen, "All cycles")
+    status(seen, "the run is finished", 300)
+    assert run(place, "pace").finished()
+    ours, without = seconds(place / "runs" / "pace"), (before + headless("after")) / 2
+    seen.note("a run from the studio, times one without", ours / without)
 
 
 def test_nobody_complained(seen):

@@ -145,8 +145,8 @@ def fill_curves(figure: go.Figure, points: Sequence[Point]) -> None:
         for k, trace in enumerate(figure.data[2:]):
             trace.x, trace.y = steps, np.array([point.rates[k] for point in points], np.float32)
 
-# %% ../../nbs/64_studio.step.ipynb #775f2607
-def curves_view(session: Session, every: float = 1.0) -> widgets.Widget:
+# %% ../../nbs/64_studio.step.ipynb #e84bfeb7
+def curves_view(session: Session, every: float = 2.5) -> widgets.Widget:
     "The figure, growing with the run."
     box, drawn = column(), {"last": 0.0}
 
@@ -197,8 +197,8 @@ def objectives_html(
     header = ["designer", "objective", "before", "after", "change", *(["in training"] if training else [])]
     return table(header, rows, numbers=(2, 3, 4, 5))
 
-# %% ../../nbs/64_studio.step.ipynb #4ce21bc6
-def objectives_view(session: Session, every: float = 2.0) -> widgets.Widget:
+# %% ../../nbs/64_studio.step.ipynb #d47192ab
+def objectives_view(session: Session, every: float = 5.0) -> widgets.Widget:
     "The table, since the start or since the last cycle."
     since = widgets.ToggleButtons(options=[("since the start", 0), ("since the last measurement", -2)],
                                   description="Change", tooltips=["the untrained agent and now", "the last cycle"],
