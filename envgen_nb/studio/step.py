@@ -6,11 +6,12 @@
 __all__ = ['buttons_view', 'status_html', 'status_view', 'thin', 'curves_figure', 'fill_curves', 'curves_view', 'aimed_at',
            'objectives_html', 'objectives_view', 'runs_view', 'step_view']
 
-# %% ../../nbs/64_studio.step.ipynb #7fd728c0
+# %% ../../nbs/64_studio.step.ipynb #e75e725c
 import html
 import re
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import ipywidgets as widgets
 import numpy as np
@@ -219,7 +220,7 @@ def objectives_view(session: Session, every: float = 5.0) -> widgets.Widget:
     bind(session, ["training"], now_and_then)
     return column(heading("Success rates in the original game"), since, shown)
 
-# %% ../../nbs/64_studio.step.ipynb #7af43782
+# %% ../../nbs/64_studio.step.ipynb #5d6cf8c3
 def runs_view(
     session: Session,
     new: Callable[[], None],   # begins a new run
@@ -229,11 +230,14 @@ def runs_view(
                              style={"description_width": "initial"},
                              layout=widgets.Layout(width="auto", max_width="100%"))
 
+    opened: list[Path] = []                                  # the run that is open, if there is one
+
     def look() -> None:
-        here = [] if session.run is None else [session.run.path]
-        found = dict.fromkeys(path.resolve() for path in [*here, *list_runs()])
+        here = [] if session.run is None else [session.run.path.resolve()]
+        found = dict.fromkeys([*here, *(path.resolve() for path in list_runs())])
+        chosen = which.value if here == opened and which.value in found else next(iter(found), None)
         which.options = [(path.name, path) for path in found]
-        which.value = next(iter(found), None)
+        which.value, opened[:] = chosen, here                # what a person has chosen meanwhile stays chosen
 
     bind(session, ["run"], look)
     return row(which, button("Open", "Show this run, and go on with it", lambda: session.open(which.value), session,
