@@ -147,9 +147,11 @@ def test_a_world_is_edited(seen, place):
     tab(seen, "Worlds")
     card = seen.page.locator(".envgen-card").first
     card.get_by_role("button", name="Edit").click()
+    menu = card.get_by_label("target biome")
+    menu.wait_for()
     before = card.locator("img").first.get_attribute("src")
     started = time.perf_counter()
-    card.get_by_label("target biome").select_option("beaches")
+    menu.select_option("beaches")
     seen.page.wait_for_function("before => document.querySelector('.envgen-studio .envgen-card img')"
                                 ".getAttribute('src') !== before", arg=before)
     seen.timed("from edit to new picture, in the studio", started)
