@@ -1900,6 +1900,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                       'envgen_nb/studio/studio.py'),
                                          'envgen_nb.studio.studio.curve_png': ( 'studio.studio.html#curve_png',
                                                                                 'envgen_nb/studio/studio.py'),
+                                         'envgen_nb.studio.studio.somebody_there': ( 'studio.studio.html#somebody_there',
+                                                                                     'envgen_nb/studio/studio.py'),
                                          'envgen_nb.studio.studio.still_html': ( 'studio.studio.html#still_html',
                                                                                  'envgen_nb/studio/studio.py')},
             'envgen_nb.studio.worlds': { 'envgen_nb.studio.worlds.Worlds': ('studio.worlds.html#worlds', 'envgen_nb/studio/worlds.py'),

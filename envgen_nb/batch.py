@@ -78,7 +78,7 @@ def write_report(
 """)
     return path
 
-# %% ../nbs/70_batch.ipynb #6c7060dd
+# %% ../nbs/70_batch.ipynb #dd10e323
 def find_notebook(simulator: str) -> Path:
     "nbs/lab/<simulator>.ipynb, from the working directory or the repository that the package was installed from."
     places = [Path.cwd(), Path(envgen_nb.__file__).resolve().parent.parent]
@@ -91,9 +91,8 @@ def find_notebook(simulator: str) -> Path:
 
 
 def notebook_parameters(notebook: str | Path) -> dict[str, Any]:
-    "The parameters of a notebook with their defaults, from the cell tagged `parameters`, but for `studio`."
+    "The parameters of a notebook with their defaults, from the cell tagged `parameters`."
     found = papermill.inspect_notebook(str(notebook))
-    found.pop("studio", None)                              # says whether a person is there, so it is not theirs to say
     return {name: ast.literal_eval(entry["default"]) for name, entry in found.items()}     # read as data
 
 # %% ../nbs/70_batch.ipynb #a873efa1
@@ -120,7 +119,7 @@ def read_parameters(
     get_simulator(settings.simulator).check_installed()
     return values
 
-# %% ../nbs/70_batch.ipynb #27b8c935
+# %% ../nbs/70_batch.ipynb #da47e1b4
 def run_notebook(
     simulator: str,               # the notebook nbs/lab/<simulator>.ipynb
     parameters: dict[str, Any],   # as from `read_parameters`
@@ -138,7 +137,7 @@ def run_notebook(
     watcher = threading.Thread(target=watch, args=(folder, stop), daemon=True)
     watcher.start()
     try:
-        papermill.execute_notebook(str(notebook), str(output), parameters | {"folder": str(folder), "studio": False},
+        papermill.execute_notebook(str(notebook), str(output), parameters | {"folder": str(folder)},
                                    kernel_name="python3", progress_bar=False, cwd=str(Path.cwd()),
                                    config=Config({"KernelManager": {"transport": "ipc"}}),
                                    extra_arguments=["--log-level=50"])     # what matters comes as a failed cell
