@@ -134,7 +134,7 @@ def test_news_come_at_a_bearable_pace(tmp_path):
 
 
 def test_a_model_that_streams_and_is_corrected(tmp_path):
-    with ChatServer(answer(BAD, pause=0.01), answer(GOOD, pause=0.01)) as server:
+    with ChatServer(answer(BAD, pause=0.05), answer(GOOD, pause=0.05)) as server:     # longer than a bundle lasts
         session = session_in(tmp_path / "run", designer="openai", designer_options={
             "model": "m", "base_url": server.url, "price_in": 1.0, "price_out": 2.0})
         seen = []
