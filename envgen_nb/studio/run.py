@@ -6,7 +6,7 @@
 __all__ = ['ACTIONS', 'Relay', 'Stopped', 'explain', 'telling', 'Point', 'history', 'shorter', 'objection', 'RunState', 'Worker',
            'Session']
 
-# %% ../../nbs/62_studio.run.ipynb #02779d13
+# %% ../../nbs/62_studio.run.ipynb #c471ec94
 import asyncio
 import contextlib
 import threading
@@ -32,6 +32,7 @@ from ..designer.manual import unanswered
 from ..designer.provider import ProviderError
 from ..designer.reply import Design
 from ..files import FolderInUse, read_jsonl, write_text
+from .figures import achieved
 from .progress import say
 
 # %% ../../nbs/62_studio.run.ipynb #c23a1eaf
@@ -108,7 +109,7 @@ def telling(state: HasTraits) -> Iterator[None]:
     except Exception as error:
         state.error = explain(error)
 
-# %% ../../nbs/62_studio.run.ipynb #e669f700
+# %% ../../nbs/62_studio.run.ipynb #44a99c7d
 class Point(NamedTuple):
     "The training after one rollout."
     step: int                     # environment steps of the run so far
@@ -123,14 +124,12 @@ def history(
 ) -> tuple[Point, ...]:
     "The training of a run so far, one point per rollout."
     objectives, found = run.simulator.objectives, []
-    everything = list(range(len(objectives)))
     for stage in stages(run.settings):
         recent: deque[tuple[list[int], list[int]]] = deque(maxlen=last)         # what each unlocked, and had
         for record in run.metrics(stage.name):
             if record["phase"] == stage.phase:
                 episodes = record["episodes"]
-                had = episodes.get("possible", [everything] * len(episodes["unlocked"]))
-                recent.extend(zip(episodes["unlocked"], had, strict=True))
+                recent.extend(zip(*achieved(episodes, len(objectives)), strict=True))
                 marks = (marked([pair[k] for pair in recent], len(objectives)) for k in (0, 1))
                 mean = float(np.mean(episodes["return"])) if episodes["return"] else None
                 rates = success_rates(*marks, objectives)

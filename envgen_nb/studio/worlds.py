@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Change', 'Worlds', 'picture_html', 'text_html', 'gallery_html', 'worlds_view']
 
-# %% ../../nbs/67_studio.worlds.ipynb #262f3be6
+# %% ../../nbs/67_studio.worlds.ipynb #d25dc9fd
 import base64
 import functools
 import html
@@ -20,7 +20,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 
 from ..designer.reply import Design
-from .play import Keys, Play, animate, record
+from .play import Keys, Play, animate, png, record
 from envgen_nb.world import (
     UNSET, Parameter, Simulator, World, check_world, differences, in_words, parameters, settings_in_words,
 )
@@ -33,7 +33,7 @@ def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
         found[name] = _merged(found.get(name) or {}, value) if isinstance(value, Mapping) else value
     return {name: value for name, value in found.items() if value is not None}
 
-# %% ../../nbs/67_studio.worlds.ipynb #b95f67d1
+# %% ../../nbs/67_studio.worlds.ipynb #9fce4b5f
 class _Gallery(HasTraits):
     "Designs, how they are looked at, and the way back."
     designs = Tuple(help="the worlds with their purposes, `Design` each")
@@ -63,9 +63,7 @@ class _Gallery(HasTraits):
     def _draw(self, world: World, seed: int, path: bool) -> bytes:
         "The beginning of an episode as a PNG; `draw` remembers it."
         options = {"path": True} if path and self.simulator.shows_path else {}
-        buffer = io.BytesIO()
-        Image.fromarray(self.simulator.preview(world, seed, **options)).save(buffer, "PNG", compress_level=1)
-        return buffer.getvalue()
+        return png(self.simulator.preview(world, seed, **options))
 
     @observe("designs")
     def _replaced(self, change: Any) -> None:
