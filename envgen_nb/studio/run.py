@@ -35,16 +35,12 @@ from ..files import FolderInUse, read_jsonl, write_text
 from .figures import achieved
 from .progress import say
 
-# %% ../../nbs/62_studio.run.ipynb #c23a1eaf
+# %% ../../nbs/62_studio.run.ipynb #75e1059c
 class Relay:
     "Hands what one thread puts down to a function, in order and in bundles."
 
-    def __init__(
-        self,
-        take: Callable[[list[Any]], None],   # is given everything that was put down since the last time
-        every: float = 0.2,                  # seconds between two bundles, at the least
-    ):
-        self.take, self.every, self.last, self.due = take, every, 0.0, False
+    def __init__(self, take: Callable[[list[Any]], None]):  # is given everything that was put down since the last time
+        self.take, self.last, self.due = take, 0.0, float("inf")
         self.items: deque[Any] = deque()
         self.lock = threading.RLock()
         try:
@@ -55,23 +51,23 @@ class Relay:
     def put(
         self,
         item: Any,
-        now: bool = False,   # whether it is worth a bundle of its own
+        within: float = 0.0,   # seconds from the bundle before to the one with this item, at the most
     ) -> None:
         "Put something down, from any thread."
         self.items.append(item)
+        due = max(self.last + within, time.monotonic())
         if self.loop is None:
-            if now or time.monotonic() - self.last > self.every:
+            if due <= time.monotonic():
                 self.flush()
-        elif now or not self.due:
-            self.due = True
-            wait = 0.0 if now else max(0.0, self.last + self.every - time.monotonic())
+        elif due < self.due:
+            self.due = due
             with contextlib.suppress(RuntimeError):                   # the loop has ended, with the kernel
-                self.loop.call_soon_threadsafe(self.loop.call_later, wait, self.flush)
+                self.loop.call_soon_threadsafe(lambda: self.loop.call_later(due - time.monotonic(), self.flush))
 
     def flush(self) -> None:
         "Take up all there is."
         with self.lock:
-            self.due, self.last = False, time.monotonic()
+            self.due, self.last = float("inf"), time.monotonic()
             bundle = []
             while self.items:
                 bundle.append(self.items.popleft())
@@ -109,7 +105,7 @@ def telling(state: HasTraits) -> Iterator[None]:
     except Exception as error:
         state.error = explain(error)
 
-# %% ../../nbs/62_studio.run.ipynb #44a99c7d
+# %% ../../nbs/62_studio.run.ipynb #0695cc3f
 class Point(NamedTuple):
     "The training after one rollout."
     step: int                     # environment steps of the run so far
@@ -125,15 +121,16 @@ def history(
     "The training of a run so far, one point per rollout."
     objectives, found = run.simulator.objectives, []
     for stage in stages(run.settings):
-        recent: deque[tuple[list[int], list[int]]] = deque(maxlen=last)         # what each unlocked, and had
-        for record in run.metrics(stage.name):
-            if record["phase"] == stage.phase:
-                episodes = record["episodes"]
-                recent.extend(zip(*achieved(episodes, len(objectives)), strict=True))
-                marks = (marked([pair[k] for pair in recent], len(objectives)) for k in (0, 1))
-                mean = float(np.mean(episodes["return"])) if episodes["return"] else None
-                rates = success_rates(*marks, objectives)
-                found.append(Point(record["step"], stage.phase, mean, tuple(rates.values())))
+        records = [record for record in run.metrics(stage.name) if record["phase"] == stage.phase]
+        lists = [achieved(record["episodes"], len(objectives)) for record in records]
+        marks = [marked([each for both in lists for each in both[k]], len(objectives)) for k in (0, 1)]
+        end = 0
+        for record in records:
+            returns = record["episodes"]["return"]
+            end += len(returns)
+            rates = success_rates(*(rows[max(0, end - last):end] for rows in marks), objectives)
+            found.append(Point(record["step"], stage.phase, float(np.mean(returns)) if returns else None,
+                               tuple(rates.values())))
     return tuple(found)
 
 
@@ -214,11 +211,12 @@ class RunState(HasTraits):
             self.run, self.where = run, position(run)
             self.version += 1
 
-# %% ../../nbs/62_studio.run.ipynb #c572700a
+# %% ../../nbs/62_studio.run.ipynb #49317bb8
 class Worker(RunState):
     "Walks the run on a thread, which can be paused and stopped."
 
-    GRACE = 0.4     # seconds
+    GRACE = 0.4     # seconds that a rollout has to come to its end before it is broken off
+    EVERY = 0.5     # seconds between two pieces of news of the training
 
     def __init__(self):
         super().__init__()
@@ -258,7 +256,7 @@ class Worker(RunState):
         try:
             with contextlib.closing(run_cycles(path, on_text=self._hear, check=self._look_up)) as events:
                 for event in events:
-                    self._relay.put(event, now=not isinstance(event, Training))
+                    self._relay.put(event, within=self.EVERY if isinstance(event, Training) else 0)
                     self._going.wait()
                     if ends(event) or self._stop_at is not None:
                         break
@@ -267,7 +265,7 @@ class Worker(RunState):
         except Exception as error:
             failure = explain(error)
         finally:
-            self._relay.put(("ended", failure), now=True)
+            self._relay.put(("ended", failure))
 
     def _look_up(self) -> None:
         "At each step: wait while there is a pause, and stop when it is time."
@@ -280,7 +278,7 @@ class Worker(RunState):
         self._going.wait()
         if self._stop_at is not None:
             raise Stopped
-        self._relay.put(piece)
+        self._relay.put(piece, within=0.2)
 
     def _take(self, bundle: list[Any]) -> None:
         "On the interface's thread: what the working thread has put down."
@@ -314,10 +312,10 @@ class Worker(RunState):
             self.version += 1
 
     def _end(self, failure: str) -> None:
-        "The thread has ended."
-        self._show(RunFolder(self.run.path))
-        self.error, self.doing = failure, ""
+        "The thread has ended: that is told first, and drawn before everything that takes longer."
         self.paused = self.stopping = self.busy = False
+        self.error, self.doing = failure, ""
+        self._show(RunFolder(self.run.path))
 
 # %% ../../nbs/62_studio.run.ipynb #17bd097b
 class Session(Worker):

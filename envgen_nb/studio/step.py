@@ -6,7 +6,8 @@
 __all__ = ['buttons_view', 'status_html', 'status_view', 'thin', 'curves_figure', 'fill_curves', 'curves_view', 'aimed_at',
            'objectives_html', 'objectives_view', 'runs_view', 'step_view']
 
-# %% ../../nbs/64_studio.step.ipynb #e75e725c
+# %% ../../nbs/64_studio.step.ipynb #4d9dfab1
+import copy
 import html
 import re
 import time
@@ -146,27 +147,34 @@ def fill_curves(figure: go.Figure, points: Sequence[Point]) -> None:
         for k, trace in enumerate(figure.data[2:]):
             trace.x, trace.y = steps, np.array([point.rates[k] for point in points], np.float32)
 
-# %% ../../nbs/64_studio.step.ipynb #e84bfeb7
-def curves_view(session: Session, every: float = 2.5) -> widgets.Widget:
+# %% ../../nbs/64_studio.step.ipynb #84d9815a
+def curves_view(session: Session, every: float = 5.0) -> widgets.Widget:
     "The figure, growing with the run."
-    box, drawn = column(), {"last": 0.0}
+    box, drawn = column(), {"last": 0.0, "objectives": None}
 
-    def make() -> None:
-        if session.run is not None and not (session.busy and box.children):
-            figure = curves_figure(session.run.simulator.objectives)
-            fill_curves(figure, thin(session.points))
+    def draw() -> None:
+        if session.run is None:
+            return
+        objectives, points = session.run.simulator.objectives, thin(session.points)
+        if objectives == drawn["objectives"]:
+            live, = box.children
+            fill_curves(live, points)
+            live._widget_data = copy.deepcopy(live._data)
+        else:
+            figure = curves_figure(objectives)
+            fill_curves(figure, points)
             live, old = go.FigureWidget(figure), box.children
             live._config = {"responsive": True}              # follows the window's width
             box.children = [live]
             for one in old:
                 one.close()
+        drawn.update(last=time.monotonic(), objectives=objectives)
 
     def grow() -> None:
-        if session.busy and box.children and time.monotonic() - drawn["last"] > every:
-            fill_curves(box.children[0], thin(session.points))
-            drawn["last"] = time.monotonic()
+        if session.busy and time.monotonic() - drawn["last"] > every:
+            draw()
 
-    bind(session, ["run"], make)
+    bind(session, ["run"], draw)
     bind(session, ["points"], grow)
     return box
 
