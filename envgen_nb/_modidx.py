@@ -1745,6 +1745,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                        'envgen_nb/studio/prompt.py'),
                                          'envgen_nb.studio.prompt.Editor.difference': ( 'studio.prompt.html#editor.difference',
                                                                                         'envgen_nb/studio/prompt.py'),
+                                         'envgen_nb.studio.prompt.Editor.limits': ( 'studio.prompt.html#editor.limits',
+                                                                                    'envgen_nb/studio/prompt.py'),
                                          'envgen_nb.studio.prompt.Editor.load': ( 'studio.prompt.html#editor.load',
                                                                                   'envgen_nb/studio/prompt.py'),
                                          'envgen_nb.studio.prompt.Editor.save': ( 'studio.prompt.html#editor.save',

@@ -130,7 +130,7 @@ def test_news_come_at_a_bearable_pace(tmp_path):
     start = time.monotonic()
     session.all()
     done(session)
-    assert len(times) <= (time.monotonic() - start) / session._relay.every + len(session.records)
+    assert len(times) <= (time.monotonic() - start) / session.EVERY + len(session.records)
 
 
 def test_a_model_that_streams_and_is_corrected(tmp_path):
@@ -191,6 +191,23 @@ def test_errors_are_told_with_what_to_do(tmp_path):
     assert len(session.run.worlds("cycle-1")) == 4
     session.open(tmp_path / "nowhere")
     assert "is not a run" in session.error and session.run.path == tmp_path / "run"     # as it was
+
+
+def test_a_spent_budget_is_raised(tmp_path):
+    with ChatServer(answer(BAD), answer(GOOD)) as server:
+        session = session_in(tmp_path / "run", designer="openai", max_calls=1,
+                             designer_options={"model": "m", "base_url": server.url})
+        editor = Editor()
+        show_run(editor, session.run)
+        assert (editor.max_calls, editor.max_tokens, editor.max_reasks) == (1, 0, 2)
+        session.generate()
+        session.wait(60)
+        assert "the designer's budget is spent: 1 of 1 (max_calls)" in session.error
+        editor.max_calls = 3
+        apply(editor, session)
+        session.generate()
+        done(session)
+    assert session.run.settings.max_calls == 3 and session.run.usage().calls == 2      # the conversation went on
 
 
 def test_a_run_that_another_process_holds(tmp_path):

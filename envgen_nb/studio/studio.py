@@ -35,7 +35,7 @@ from .step import buttons_view, objectives_html, runs_view, status_html, status_
 from .worlds import Worlds, worlds_view
 from ..world import get_simulator
 
-# %% ../../nbs/69_studio.studio.ipynb #a91a73f8
+# %% ../../nbs/69_studio.studio.ipynb #f1279c21
 def curve_png(points: Sequence[Point], width: int = 640, height: int = 220) -> bytes:
     "The learning curve as a picture: dark, the original game; light, the designed worlds."
     image = Image.new("RGB", (width, height), "white")
@@ -65,7 +65,8 @@ def still_html(session: Session) -> str:
     if session.run is None:
         return f'<div class="envgen-still">{note("The studio: no run is open.")}</div>'
     curve = base64.b64encode(curve_png(session.points)).decode()
-    return (f'<div class="envgen-still"><p><i>The studio as it was last; run the cell to work with it.</i></p>'
+    now = time.strftime("%Y-%m-%d, %H:%M")
+    return (f'<div class="envgen-still"><p><i>The studio as it was on {now}; run the cell to work with it.</i></p>'
             f'{status_html(session)}<img alt="learning curve" src="data:image/png;base64,{curve}">'
             f'{objectives_html(session.run)}{strip_html(session.run)}</div>')
 
