@@ -193,7 +193,7 @@ def test_the_page_is_reloaded(seen, place):
     seen.page.mouse.move(700, 700)
     seen.page.mouse.wheel(0, 900)                                                 # cells out of sight are not drawn
     studio(seen).get_by_role("button", name=re.compile(r"\bTrain$")).wait_for(timeout=60_000)
-    status(seen, "training goes on")
+    status(seen, "training is to go on")
     tab(seen, "Train")
     studio(seen).locator("text=Success rates of the last 100 training episodes").first.wait_for()
     seen.page.wait_for_timeout(1000)
@@ -234,7 +234,7 @@ def test_without_a_kernel_a_picture_stands_there(seen, place):
     outputs = [o for c in nbformat.read(place / "crafter.ipynb", 4).cells for o in c.get("outputs", [])]
     still, = [o for o in outputs if "envgen-still" in str(o.get("data", {}).get("text/html"))]
     # A page that was loaded again is not told of changes to what an earlier page displayed: it has the state of then.
-    assert "training goes on" in still.data["text/html"] and "data:image/png" in still.data["text/html"]
+    assert "training is to go on" in still.data["text/html"] and "data:image/png" in still.data["text/html"]
 
 
 def test_a_run_from_the_studio_beside_one_without(seen, place):

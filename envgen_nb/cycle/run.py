@@ -68,7 +68,7 @@ class Replied(Event):
     text: str = dataclasses.field(repr=False)
     notes: tuple[str, ...]   # what the provider wants said, e.g. that the server refused an option
 
-# %% ../../nbs/52_cycle.run.ipynb #a81ee171
+# %% ../../nbs/52_cycle.run.ipynb #b3f7eeb3
 @dataclass(frozen=True)
 class Rejected(Event):
     "The answer was wrong and goes back with the complaints."
@@ -96,7 +96,7 @@ class Training(Event):
     steps: int                 # of it in all
     steps_per_second: float    # lately
     seconds_left: float        # an estimate for the whole run
-    success: dict[str, float]  # objective → % of the last training episodes of this stage
+    success: dict[str, float]  # objective → % of the last training episodes of this stage; {}: none ended yet
     episode_return: float | None = None   # mean of the episodes that ended in this rollout; None: none did
 
 # %% ../../nbs/52_cycle.run.ipynb #13b5cfc0
@@ -342,7 +342,7 @@ def _log_rollout(walk: _Walk, stage: Stage, rollout: int, report: Report, logged
         walk.writer.add_scalar(f"{stage.phase}/episode_return", float(episodes.returns.mean()), walk.agent.steps)
         walk.writer.add_scalar(f"{stage.phase}/episode_length", float(episodes.lengths.mean()), walk.agent.steps)
 
-# %% ../../nbs/52_cycle.run.ipynb #010a7131
+# %% ../../nbs/52_cycle.run.ipynb #c16d2ad7
 class _Meter:
     "Speed, time left, and success rates of the last 100 training episodes."
 
@@ -364,7 +364,7 @@ class _Meter:
         unlocked, possible = np.array(list(self.episodes), bool).reshape(-1, 2, len(objectives)).swapaxes(0, 1)
         rates = success_rates(unlocked, possible, objectives)
         return Training(stage.name, stage.phase, rollout * batch, total * batch, steps - left, steps, round(speed, 1),
-                        round(seconds, 1), {name: round(rate, 1) for name, rate in rates.items()},
+                        round(seconds, 1), {name: round(rate, 1) for name, rate in rates.items() if self.episodes},
                         round(float(report.episodes.returns.mean()), 3) if len(report.episodes) else None)
 
 # %% ../../nbs/52_cycle.run.ipynb #6d23783d

@@ -85,11 +85,11 @@ def own_options(
         found["files"] = str(Path(found["files"]).expanduser().resolve())
     return found
 
-# %% ../../nbs/63_studio.prompt.ipynb #f133ed05
-LIMITS = {      # of what a run may ask: label, the largest that can be typed, and what it is; 0: no limit
+# %% ../../nbs/63_studio.prompt.ipynb #619dff1a
+LIMITS = {      # of what a run may ask: label, the largest that can be typed, and what it is
     "max_reasks": ("Re-asks", 20, "how often a reply with mistakes goes back with the complaints (max_reasks)"),
-    "max_calls": ("Calls at most", 10**6, "answers of a model in the whole run (max_calls); 0: no limit"),
-    "max_tokens": ("Tokens at most", 10**12, "sent and answered, in the whole run (max_tokens); 0: no limit"),
+    "max_calls": ("Calls at most (0: no limit)", 10**6, "answers of a model in the whole run (max_calls)"),
+    "max_tokens": ("Tokens at most (0: no limit)", 10**12, "sent and answered, in the whole run (max_tokens)"),
 }
 
 # %% ../../nbs/63_studio.prompt.ipynb #a3810645
@@ -239,7 +239,7 @@ def _choice(editor: Editor, trait: str, label: str, tooltip: str, names: tuple[s
         options=names, value=getattr(editor, trait), description=label, tooltip=tooltip,
         style={"description_width": "initial"}, layout=widgets.Layout(width="auto", max_width="100%")))
 
-# %% ../../nbs/63_studio.prompt.ipynb #4b91f940
+# %% ../../nbs/63_studio.prompt.ipynb #2835490b
 def settings_view(editor: Editor) -> widgets.Widget:
     "Game, vocabulary, number of worlds, designer, its options, and what it may cost."
     game = _choice(editor, "simulator", "Game", "the game that worlds are designed for", simulators())
@@ -253,7 +253,7 @@ def settings_view(editor: Editor) -> widgets.Widget:
     options = widgets.Box(layout=widgets.Layout(flex_flow="row wrap", grid_gap="4px 8px"))
     limits = row(*(_linked(editor, name, widgets.BoundedIntText(
         value=getattr(editor, name), min=0, max=largest, description=label, tooltip=tooltip,
-        style={"description_width": "initial"}, layout=widgets.Layout(width="190px")))
+        style={"description_width": "initial"}, layout=widgets.Layout(width=f"{90 + 6 * len(label)}px")))
         for name, (label, largest, tooltip) in LIMITS.items()))
 
     def vocabularies() -> None:

@@ -105,13 +105,13 @@ def telling(state: HasTraits) -> Iterator[None]:
     except Exception as error:
         state.error = explain(error)
 
-# %% ../../nbs/62_studio.run.ipynb #0695cc3f
+# %% ../../nbs/62_studio.run.ipynb #69ff771e
 class Point(NamedTuple):
     "The training after one rollout."
     step: int                     # environment steps of the run so far
     phase: str                    # "worlds" or "original"
     episode_return: float | None  # mean of the episodes that ended in this rollout
-    rates: tuple[float, ...]      # % of the last training episodes, in the order of the objectives
+    rates: tuple[float, ...]      # % of the last training episodes, in the order of the objectives; (): none ended yet
 
 
 def history(
@@ -130,7 +130,7 @@ def history(
             end += len(returns)
             rates = success_rates(*(rows[max(0, end - last):end] for rows in marks), objectives)
             found.append(Point(record["step"], stage.phase, float(np.mean(returns)) if returns else None,
-                               tuple(rates.values())))
+                               tuple(rates.values()) if end else ()))
     return tuple(found)
 
 

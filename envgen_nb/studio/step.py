@@ -64,9 +64,13 @@ def buttons_view(
     bind(session, ["busy", "paused", "stopping", "where", "version"], draw)
     return row(*steps.values(), pause, stop)
 
-# %% ../../nbs/64_studio.step.ipynb #0d9d0dc5
-_STEPS = {"design": "the worlds are to be generated", "train": "the agent is to train", "done": "the run is finished",
-          "evaluate": "the agent is to be measured"}
+# %% ../../nbs/64_studio.step.ipynb #f4cb6811
+_STEPS = {    # while the run waits, and while it goes on
+    "design": ("the worlds are to be generated", "the worlds are being generated"),
+    "train": ("the agent is to train", "the agent trains"),
+    "evaluate": ("the agent is to be measured", "the agent is being measured"),
+    "done": ("the run is finished", "the run is finished"),
+}
 
 
 def status_html(session: Session) -> str:
@@ -76,7 +80,7 @@ def status_html(session: Session) -> str:
     where, training = session.where, session.training
     part = "untrained agent" if where.part == "cycle-0" else where.part.replace("-", " ")
     begun = where.step == "train" and where.begun
-    next_ = "training goes on" if begun else _STEPS[where.step]
+    step = "training is to go on" if begun and not session.busy else _STEPS[where.step][session.busy]
     state = "Paused" if session.paused else "Stopping" if session.stopping else "Working" if session.busy else "Waiting"
     done, steps = (training.get("done", 0), training.get("steps", 0))
     bar = f'<progress value="{done}" max="{steps or 1}" aria-label="progress of the run" style="width:100%"></progress>'
@@ -85,7 +89,7 @@ def status_html(session: Session) -> str:
     stage = (f"{100 * training['stage_done'] / training['stage_steps']:.0f}% of this stretch · " if begun and training
              else "")
     return (f'<div role="status"><b>{state}</b> · {html.escape(session.run.path.name)} · {html.escape(part)}'
-            f'{": " if part else ""}{next_}{bar}'
+            f'{": " if part else ""}{step}{bar}'
             f'{note(f"{stage}{done:,} of {steps:,} steps{speed}") if steps else ""}'
             f'{note(session.said, "envgen-quiet")}</div>')
 
@@ -135,7 +139,7 @@ def curves_figure(objectives: Sequence[str]) -> go.Figure:
     figure.update_annotations(x=0, xanchor="left", font=dict(size=14))       # the titles, readable in a narrow window
     return figure.update_xaxes(title="environment steps", row=2)
 
-# %% ../../nbs/64_studio.step.ipynb #a320897a
+# %% ../../nbs/64_studio.step.ipynb #7b5f29c3
 def fill_curves(figure: go.Figure, points: Sequence[Point]) -> None:
     "Put numbers into the figure; the line of a return has a gap where the agent was elsewhere."
     steps = np.array([point.step for point in points], float)
@@ -145,7 +149,8 @@ def fill_curves(figure: go.Figure, points: Sequence[Point]) -> None:
                 point.episode_return if point.phase == phase and point.episode_return is not None else np.nan
                 for point in points], float)
         for k, trace in enumerate(figure.data[2:]):
-            trace.x, trace.y = steps, np.array([point.rates[k] for point in points], np.float32)
+            trace.x, trace.y = steps, np.array([
+                point.rates[k] if point.rates else np.nan for point in points], np.float32)
 
 # %% ../../nbs/64_studio.step.ipynb #84d9815a
 def curves_view(session: Session, every: float = 5.0) -> widgets.Widget:
