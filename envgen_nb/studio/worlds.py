@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Change', 'Worlds', 'picture_html', 'text_html', 'gallery_html', 'worlds_view']
 
-# %% ../../nbs/67_studio.worlds.ipynb #d25dc9fd
+# %% ../../nbs/67_studio.worlds.ipynb #c35d881e
 import base64
 import functools
 import html
@@ -20,7 +20,9 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 
 from ..designer.reply import Design
+from .look import STYLE, bind, button, column, error_view, row
 from .play import Keys, Play, animate, png, record
+from .run import telling
 from envgen_nb.world import (
     UNSET, Parameter, Simulator, World, check_world, differences, in_words, parameters, settings_in_words,
 )
@@ -147,7 +149,7 @@ class Worlds(_Edited):
         if self._may() and self._past:
             self._set(self._past.pop())
 
-# %% ../../nbs/67_studio.worlds.ipynb #3e909f53
+# %% ../../nbs/67_studio.worlds.ipynb #7660285f
 def picture_html(data: bytes, words: str, kind: str = "png") -> str:
     "A picture in a page, as wide as there is room, with what it shows in words."
     width, height = Image.open(io.BytesIO(data)).size       # so that nothing jumps when one takes the place of another
@@ -177,34 +179,20 @@ def text_html(state: Worlds, index: int) -> str:
     return f'<div style="line-height:1.4">{"".join(parts)}</div>'
 
 
+_COLUMNS = "repeat(auto-fill, minmax(min(100%, 320px), 1fr))"       # as many as there is room for, all equally wide
+
+
 def gallery_html(state: Worlds) -> str:
     "The whole gallery as a page that needs no kernel."
     cards = []
     for index, design in enumerate(state.designs):
         picture = picture_html(state.draw(design.world, state.seed, state.path), f"World {index + 1}: {design.world}")
         purpose = f'<div style="white-space:pre-wrap">{html.escape(design.purpose)}</div>'
-        cards.append(f'<div style="flex:1 1 300px;max-width:480px"><b>World {index + 1}</b>{picture}{purpose}'
-                     f'{text_html(state, index)}</div>')
-    return f'<div style="display:flex;flex-wrap:wrap;gap:16px">{"".join(cards)}</div>'
+        cards.append(f'<div><b>World {index + 1}</b>{picture}{purpose}{text_html(state, index)}</div>')
+    return f'<div style="display:grid;grid-template-columns:{_COLUMNS};gap:16px">{"".join(cards)}</div>'
 
-# %% ../../nbs/67_studio.worlds.ipynb #df650383
-def _guarded(state: Worlds, act: Callable[[], Any]) -> None:
-    "Do something that a person asked for; what goes wrong is told in the gallery."
-    try:
-        act()
-    except Exception as error:
-        state.error = f"This did not work: {type(error).__name__}: {error}"
-
-
-def _button(state: Worlds, name: str, tooltip: str, act: Callable[[], Any], **look: Any) -> widgets.Button:
-    "A button as wide as its name."
-    button = widgets.Button(description=name, tooltip=tooltip, layout=widgets.Layout(width="auto"), **look)
-    button.on_click(lambda _: _guarded(state, act))
-    return button
-
-# %% ../../nbs/67_studio.worlds.ipynb #3fe0166b
+# %% ../../nbs/67_studio.worlds.ipynb #188e882a
 Change = Callable[[dict[str, Any]], None]     # {"environment_settings": {"tree_rarity": "rare"}}
-_ROW = {"flex_flow": "row wrap", "align_items": "center"}
 
 
 def _close(widget: widgets.Widget) -> None:
@@ -213,7 +201,7 @@ def _close(widget: widgets.Widget) -> None:
         _close(child)
     widget.close()
 
-# %% ../../nbs/67_studio.worlds.ipynb #bc294945
+# %% ../../nbs/67_studio.worlds.ipynb #2e273508
 class _Control:
     "The control of one setting, with the complaint about it under it."
 
@@ -226,9 +214,9 @@ class _Control:
             item.observe(self._chosen, "value")
         self.complaint = widgets.HTML(layout=widgets.Layout(display="none"))
         label = [widgets.HTML(f"{html.escape(self.name)}:", tooltip=self.hint)] if parameter.many else []
-        row = widgets.HBox([*label, *self.inputs], layout=_ROW) if parameter.many else self.inputs[0]
+        inputs = row(*label, *self.inputs) if parameter.many else self.inputs[0]
         room = {"flex": "1 1 100%"} if parameter.many else {"flex": "1 1 240px", "max_width": "330px"}
-        self.box = widgets.VBox([row, self.complaint], layout=room)
+        self.box = widgets.VBox([inputs, self.complaint], layout=room)
 
     def _menu(self) -> widgets.Dropdown:
         p = self.parameter
@@ -268,7 +256,7 @@ class _Control:
             value = {name: value}
         self._change(value)
 
-# %% ../../nbs/67_studio.worlds.ipynb #52d33596
+# %% ../../nbs/67_studio.worlds.ipynb #b0e2b366
 class _Editor:
     "The controls of one world, in the sections of its model."
 
@@ -281,13 +269,14 @@ class _Editor:
             sections.setdefault(" / ".join(control.parameter.path[:-1]), []).append(control.box)
         for name, boxes in sections.items():
             blocks += [widgets.HTML(f"<b>{html.escape(name.replace('_', ' ').capitalize())}</b>")] if name else []
-            blocks.append(widgets.HBox(boxes, layout=widgets.Layout(flex_flow="row wrap")))
+            blocks.append(row(*boxes))
         self.box = widgets.VBox(blocks)
         self.show()
 
     def _change(self, where: str, settings: dict[str, Any]) -> None:
         self._last = where
-        _guarded(self.state, lambda: self.state.edit(self.index, **settings))
+        with telling(self.state):
+            self.state.edit(self.index, **settings)
 
     def show(self) -> None:
         "The world's settings, or those that were tried; each complaint at its control, the others at the last one."
@@ -301,14 +290,14 @@ class _Editor:
                 value = (value or {}).get(name)
             control.show(value, found.get(".".join(control.parameter.path), []))
 
-# %% ../../nbs/67_studio.worlds.ipynb #83341c23
+# %% ../../nbs/67_studio.worlds.ipynb #d8510ba4
 class _Panels:
     "What can be opened under a world's picture, one at a time: its controls, its game, its clip."
 
     def __init__(self, state: Worlds, index: int):
         self.state, self.index, self.open, self._editor = state, index, "", None
         self.box, n = widgets.VBox([]), index + 1
-        self.buttons = {name: _button(state, name.capitalize(), text, functools.partial(self.toggle, name), icon=icon)
+        self.buttons = {name: button(name.capitalize(), text, functools.partial(self.toggle, name), state, icon)
                         for name, text, icon in [("edit", f"Change the settings of world {n}", "sliders"),
                                                  ("play", f"Play world {n} by hand", "gamepad"),
                                                  ("clip", f"Watch world {n} being played", "film")]}
@@ -319,8 +308,8 @@ class _Panels:
         for child in before:
             _close(child)
         self.open = "" if self.open == name else name
-        for which, button in self.buttons.items():
-            button.description = f"Close {which}" if which == self.open else which.capitalize()
+        for which, pressed in self.buttons.items():
+            pressed.description = f"Close {which}" if which == self.open else which.capitalize()
         if self.open:
             self.box.children = ({"edit": self._edit, "play": self._play, "clip": self._clip}[name](),)
 
@@ -346,34 +335,35 @@ class _Panels:
     def _clip(self) -> widgets.Widget:
         clip = widgets.HTML("Recording…")
         world, seed = self.state.designs[self.index].world, self.state.seed
-        work = functools.partial(_record, self.state, world, seed, clip)
-        threading.Thread(target=_guarded, args=(self.state, work), daemon=True).start()   # the kernel stays free
+        work = threading.Thread(target=_record, args=(self.state, world, seed, clip), daemon=True)
+        work.start()                                         # the kernel stays free
         return clip
 
 
 def _record(state: Worlds, world: World, seed: int, clip: widgets.HTML) -> None:
     "Record a clip and show it."
-    recording = record(state.simulator, world, state.agent, seed)
-    who = "The policy" if state.agent else "Actions at random"
-    reached = ", ".join(name.replace("_", " ") for name in recording.reached) or "nothing"
-    words = f"{who}, {recording.length} steps, return {recording.episode_return:.1f}. Reached: {reached}."
-    clip.value = picture_html(animate(recording.frames), words, "webp") + html.escape(words)
+    with telling(state):
+        recording = record(state.simulator, world, state.agent, seed)
+        who = "The policy" if state.agent else "Actions at random"
+        reached = ", ".join(name.replace("_", " ") for name in recording.reached) or "nothing"
+        words = f"{who}, {recording.length} steps, return {recording.episode_return:.1f}. Reached: {reached}."
+        clip.value = picture_html(animate(recording.frames), words, "webp") + html.escape(words)
 
-# %% ../../nbs/67_studio.worlds.ipynb #a58060ab
+# %% ../../nbs/67_studio.worlds.ipynb #277f0c4f
 class _Card:
     "One world of the gallery."
 
     def __init__(self, state: Worlds, index: int):
         self.state, self.index, self._shown, self.panels, n = state, index, None, _Panels(state, index), index + 1
         self.title, self.picture, self.text = widgets.HTML(), widgets.HTML(), widgets.HTML()
-        self.changing = [_button(state, name, text, functools.partial(act, index, *more), icon=icon)
+        self.changing = [button(name, text, functools.partial(act, index, *more), state, icon)
                          for name, text, icon, act, *more in [
                              ("Duplicate", f"Put a copy of world {n} beside it", "clone", state.duplicate),
                              ("Drop", f"Take world {n} out", "trash", state.drop),
                              ("←", f"Move world {n} one place to the front", "", state.move, -1),
                              ("→", f"Move world {n} one place to the back", "", state.move, 1)]]
-        buttons = widgets.HBox([*self.panels.buttons.values(), *self.changing], layout=_ROW)
-        self.box = widgets.VBox([self.title, self.picture, buttons, self.panels.box, self.text])
+        self.box = widgets.VBox([self.title, self.picture, row(*self.panels.buttons.values(), *self.changing),
+                                 self.panels.box, self.text])
         self.box.add_class("envgen-card")
         self.panels.box.observe(self.widen, "children")
 
@@ -385,8 +375,8 @@ class _Card:
         words = f"World {self.index + 1}, seed {state.seed}: {'; '.join(settings_in_words(design.world)) or UNSET}"
         self.picture.value = picture_html(state.draw(design.world, state.seed, state.path), words)
         self.text.value = text_html(state, self.index)
-        for button in (self.panels.buttons["edit"], *self.changing):
-            button.disabled = not state.editable
+        for change in (self.panels.buttons["edit"], *self.changing):
+            change.disabled = not state.editable
         if self.panels.open == "edit" and not state.editable:
             self.panels.close()
         was, self._shown = self._shown, (design.world, state.seed)
@@ -396,12 +386,12 @@ class _Card:
         "A card with an open panel takes the whole width."
         (self.box.add_class if change.new else self.box.remove_class)("envgen-open")
 
-# %% ../../nbs/67_studio.worlds.ipynb #025ff2fa
+# %% ../../nbs/67_studio.worlds.ipynb #1ae75584
 _STYLE = """<style>
-.envgen-card { flex: 1 1 300px; max-width: 520px; box-sizing: border-box; padding: 8px; margin: 4px;
+.envgen-card { box-sizing: border-box; padding: 8px; margin: 4px;
   border: 1px solid var(--jp-border-color2); border-radius: 4px; }
-.envgen-card [role=alert], .envgen-error { color: var(--jp-error-color1); font-weight: 600; }
-.envgen-card.envgen-open { flex-basis: 100%; max-width: none; }
+.envgen-card [role=alert] { color: var(--jp-error-color1); font-weight: 600; }
+.envgen-card.envgen-open { grid-column: 1 / -1; }
 .envgen-card .widget-html-content { line-height: 1.4; }
 .envgen-purpose { white-space: pre-wrap; max-height: 7em; overflow: auto; }
 .envgen-card .widget-html-content img { max-width: 520px; display: block; }
@@ -412,46 +402,36 @@ _STYLE = """<style>
 def worlds_view(state: Worlds) -> widgets.Widget:
     "The gallery of a state: it shows what the state holds, and follows it."
     cards: list[_Card] = []
-    error = widgets.HTML()
-    row = widgets.HBox([], layout={"flex_flow": "row wrap", "align_items": "flex-start"})
+    grid = widgets.GridBox(layout={"grid_template_columns": _COLUMNS, "align_items": "flex-start"})
 
-    def show(_: Any = None) -> None:
+    def show() -> None:
         while len(cards) < len(state.designs):
             cards.append(_Card(state, len(cards)))
         gone = cards[len(state.designs):]
         del cards[len(state.designs):]
         for card in cards:
-            _guarded(state, card.show)
-        if len(row.children) != len(cards):
-            row.children = tuple(card.box for card in cards)
+            card.show()
+        if len(grid.children) != len(cards):
+            grid.children = tuple(card.box for card in cards)
         for card in gone:
             card.panels.close(), _close(card.box)
 
-    def complain(_: Any = None) -> None:
-        error.value = f'<div class="envgen-error" role="alert">{html.escape(state.error)}</div>' if state.error else ""
-
-    state.observe(show, ["designs", "previous", "editable", "seed", "path", "complaints"])
-    state.observe(complain, "error")
-    show(), complain()
-    return widgets.VBox([widgets.HTML(_STYLE), Keys(), _toolbar(state), error, row])
+    bind(state, ["designs", "previous", "editable", "seed", "path", "complaints"], show)
+    return column(widgets.HTML(STYLE + _STYLE), Keys(), _toolbar(state), error_view(state), grid)
 
 
 def _toolbar(state: Worlds) -> widgets.Widget:
     "What concerns all worlds."
-    auto = {"width": "auto"}
     seed = widgets.BoundedIntText(min=0, max=2 ** 31 - 1, description="Seed", tooltip="Of the episodes that are shown",
                                   style={"description_width": "40px"}, layout={"width": "150px"})
-    another = _button(state, "Another seed", "Show the worlds with the next seed",
-                      lambda: state.set_trait("seed", state.seed + 1), icon="random")
+    another = button("Another seed", "Show the worlds with the next seed",
+                     lambda: state.set_trait("seed", state.seed + 1), state, "random")
     path = widgets.Checkbox(description="Show the way", tooltip="Draw the shortest way to the goal", indent=False,
-                            layout=auto)
-    undo = _button(state, "Undo", "Take the last change of the worlds back", state.undo, icon="undo")
+                            layout={"width": "auto"})
+    undo = button("Undo", "Take the last change of the worlds back", state.undo, state, "undo")
     widgets.link((state, "seed"), (seed, "value"))
     widgets.link((state, "path"), (path, "value"))
 
-    def able(_: Any = None) -> None:
-        undo.disabled = not (state.can_undo and state.editable)
-
-    state.observe(able, ["can_undo", "editable"])
-    able()
-    return widgets.HBox([seed, another, *([path] if state.simulator.shows_path else []), undo], layout=_ROW)
+    bind(state, ["can_undo", "editable"],
+         lambda: setattr(undo, "disabled", not (state.can_undo and state.editable)))
+    return row(seed, another, *([path] if state.simulator.shows_path else []), undo)
