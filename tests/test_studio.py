@@ -14,7 +14,7 @@ from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import run_cycles
-from envgen_nb.cycle.settings import make_settings
+from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.reply import Design
 from envgen_nb.studio.prompt import Editor, apply, show_run
 from envgen_nb.studio.run import Session, history
@@ -208,6 +208,22 @@ def test_a_spent_budget_is_raised(tmp_path):
         session.generate()
         done(session)
     assert session.run.settings.max_calls == 3 and session.run.usage().calls == 2      # the conversation went on
+
+
+def test_a_run_can_be_read_when_its_recordings_are_gone(tmp_path, monkeypatch):
+    """What was needed to make a run is not needed to look at it; generating says what is missing."""
+    recorded = Path(__file__).parent / "recordings" / "crafter-first.md"
+    monkeypatch.chdir(tmp_path)
+    Path("mine.md").write_text(recorded.read_text())
+    session = session_in(tmp_path / "run", designer="replay", designer_options={"files": "mine.md"}, num_worlds=4)
+    Path("mine.md").unlink()
+    session.open(tmp_path / "run")
+    assert session.error == "" and session.run.settings.designer_options == {"files": "mine.md"}
+    session.generate()
+    session.wait(60)
+    assert "a recorded reply cannot be read" in session.error and "mine.md" in session.error
+    with pytest.raises(SettingsError, match="a recorded reply cannot be read"):
+        make_settings(designer="replay", designer_options={"files": "mine.md"})
 
 
 def test_a_run_that_another_process_holds(tmp_path):

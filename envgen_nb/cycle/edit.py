@@ -6,7 +6,7 @@
 __all__ = ['CHANGEABLE', 'Position', 'position', 'designs_worlds', 'EditError', 'edit_worlds', 'designed', 'design_again',
            'change_settings', 'change_templates']
 
-# %% ../../nbs/53_cycle.edit.ipynb #475bcea3
+# %% ../../nbs/53_cycle.edit.ipynb #7bcc6374
 import shutil
 import time
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from ..agent.ppo import num_rollouts
 from .folder import RunFolder, stages, write_worlds
 from .settings import SettingsError, make_settings
 from ..designer.prompt import Templates, save_templates
-from ..designer.provider import make_provider
+from ..designer.provider import provider_class
 from ..designer.reply import Design, parse_reply
 from ..files import append_jsonl, hold_folder, write_json, write_text
 from ..world import differences
 
-# %% ../../nbs/53_cycle.edit.ipynb #1c214db2
+# %% ../../nbs/53_cycle.edit.ipynb #3187d457
 @dataclass(frozen=True)
 class Position:
     "What comes next in a run."
@@ -52,7 +52,7 @@ def _step(run: RunFolder, part: str, records: list[dict[str, Any]]) -> str:
 
 def designs_worlds(run: RunFolder) -> bool:
     "Whether the run's designer makes worlds at all: `none` does not."
-    return make_provider(run.settings.designer, **run.settings.designer_options).designs_worlds
+    return provider_class(run.settings.designer).designs_worlds
 
 # %% ../../nbs/53_cycle.edit.ipynb #bb3644e8
 class EditError(ValueError):

@@ -69,7 +69,7 @@ class RunSettings(BaseModel):
         _check_names(self)
         return self
 
-# %% ../../nbs/50_cycle.settings.ipynb #89bfdeee
+# %% ../../nbs/50_cycle.settings.ipynb #44848d85
 def _check_names(settings: RunSettings) -> None:
     "A `ValueError` for a game, vocabulary, preset, device or designer that does not exist."
     if settings.simulator not in simulators():
@@ -84,8 +84,6 @@ def _check_names(settings: RunSettings) -> None:
         raise ValueError(f"agent: {settings.agent} sees {observed}, which {settings.simulator} does not show")
     if settings.designer not in provider_names():
         raise ValueError(f"designer: none is called {settings.designer!r}; known: {', '.join(provider_names())}")
-    make_provider(settings.designer, **settings.designer_options)
-    load_templates(settings.templates)
     get_device(settings.device, must_exist=False)
     most = 1 if settings.device != "cpu" else preset.pieces
     if (settings.threads or 1) > most:
@@ -95,15 +93,16 @@ def _check_names(settings: RunSettings) -> None:
         raise ValueError(f"num_worlds: {settings.num_worlds} worlds do not fit into the "
                          f"{preset.num_envs} sub-environments in which {settings.agent} trains")
 
-# %% ../../nbs/50_cycle.settings.ipynb #199a2f93
+# %% ../../nbs/50_cycle.settings.ipynb #5edb8f7c
 class SettingsError(ValueError):
     "Settings that cannot be run; the message has one line per problem."
 
 
 def make_settings(**given: Any) -> RunSettings:
-    "Settings from keywords; `SettingsError` in plain words if something is unknown, of a wrong type or out of range."
+    """Settings from keywords; `SettingsError` in plain words if something is unknown, of a wrong type or out of range,
+    or if files are not there that a run with these settings would need."""
     try:
-        return RunSettings(**given)
+        settings = RunSettings(**given)
     except ValidationError as error:
         lines = []
         for problem in error.errors(include_url=False):
@@ -115,6 +114,12 @@ def make_settings(**given: Any) -> RunSettings:
             else:
                 lines.append(f"{name}: {problem['msg']}, got {problem['input']!r}")
         raise SettingsError("\n".join(lines)) from None
+    try:
+        make_provider(settings.designer, **settings.designer_options)
+        load_templates(settings.templates)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    return settings
 
 # %% ../../nbs/50_cycle.settings.ipynb #735df5de
 _INI: dict[tuple[str, str], tuple[str, type]] = {   # (section, key) → setting; a dot: one of designer_options

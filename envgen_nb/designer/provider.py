@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOTHING', 'Request', 'Usage', 'Reply', 'ProviderError', 'Provider', 'register_provider', 'provider_names',
-           'provider_options', 'make_provider']
+           'provider_class', 'provider_options', 'make_provider']
 
 # %% ../../nbs/33_designer.provider.ipynb #af4b4c47
 import importlib
@@ -127,9 +127,9 @@ def provider_names() -> tuple[str, ...]:
     "The names of all known designers."
     return tuple(_registry)
 
-# %% ../../nbs/33_designer.provider.ipynb #ec1ab9f3
-def _provider_class(name: str) -> type[Provider]:
-    "The class registered under a name."
+# %% ../../nbs/33_designer.provider.ipynb #4f385796
+def provider_class(name: str) -> type[Provider]:
+    "The class registered under a name; `ValueError` if there is no such designer."
     if name not in _registry:
         raise ValueError(f"no designer is called {name!r}; known: {', '.join(provider_names())}")
     module, _, attribute = _registry[name].partition(":")
@@ -138,15 +138,15 @@ def _provider_class(name: str) -> type[Provider]:
 
 def provider_options(name: str) -> tuple[str, ...]:
     "The names of the settings that a designer takes; `ValueError` if there is no such designer."
-    return tuple(inspect.signature(_provider_class(name)).parameters)
+    return tuple(inspect.signature(provider_class(name)).parameters)
 
-# %% ../../nbs/33_designer.provider.ipynb #09179544
+# %% ../../nbs/33_designer.provider.ipynb #53eda577
 def make_provider(
     name: str,        # one of provider_names()
     **settings: Any,  # the designer's own; text is read as a number where a number is expected
 ) -> Provider:
     "The designer of that name; `ValueError` for an unknown name, an unknown setting, or a value that makes no sense."
-    kind, options = _provider_class(name), provider_options(name)
+    kind, options = provider_class(name), provider_options(name)
     unknown = [key for key in settings if key not in options]
     if unknown:
         known = f"it takes: {', '.join(options)}" if options else "it takes none"
