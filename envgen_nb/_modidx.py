@@ -1850,6 +1850,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                       'envgen_nb.studio.run.telling': ('studio.run.html#telling', 'envgen_nb/studio/run.py')},
             'envgen_nb.studio.step': { 'envgen_nb.studio.step.aimed_at': ('studio.step.html#aimed_at', 'envgen_nb/studio/step.py'),
                                        'envgen_nb.studio.step.buttons_view': ('studio.step.html#buttons_view', 'envgen_nb/studio/step.py'),
+                                       'envgen_nb.studio.step.choices': ('studio.step.html#choices', 'envgen_nb/studio/step.py'),
                                        'envgen_nb.studio.step.curves_figure': ( 'studio.step.html#curves_figure',
                                                                                 'envgen_nb/studio/step.py'),
                                        'envgen_nb.studio.step.curves_view': ('studio.step.html#curves_view', 'envgen_nb/studio/step.py'),

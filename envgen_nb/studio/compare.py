@@ -6,7 +6,7 @@
 __all__ = ['binned_returns', 'mean_interval', 'groups', 'learning_comparison', 'plain', 'strip_html', 'comparison_html',
            'figure_view', 'compare_view']
 
-# %% ../../nbs/65_studio.compare.ipynb #6073eab8
+# %% ../../nbs/65_studio.compare.ipynb #2672f05d
 import base64
 import functools
 import html
@@ -21,11 +21,11 @@ import plotly.graph_objects as go
 from PIL import Image
 
 from ..cycle.folder import RunFolder
-from ..cycle.runs import list_runs
 from .figures import heatmap_figure, scores, training_score
 from .look import bind, button, column, columns, heading, note, row, table
 from .progress import duration
 from .run import Session
+from .step import choices
 
 # %% ../../nbs/65_studio.compare.ipynb #92731b28
 def binned_returns(
@@ -158,20 +158,20 @@ def figure_view(figure: go.Figure) -> widgets.Output:
     data = {"application/vnd.plotly.v1+json": json.loads(figure.to_json()), "text/plain": str(figure.layout.title.text)}
     return widgets.Output(outputs=({"output_type": "display_data", "data": data, "metadata": {}},))
 
-# %% ../../nbs/65_studio.compare.ipynb #4ce4cbf3
+# %% ../../nbs/65_studio.compare.ipynb #fcab63f0
 def compare_view(session: Session) -> widgets.Widget:
     "Runs to choose from, and everything about those that are chosen."
     which = widgets.SelectMultiple(description="Runs", rows=6, tooltip="hold Ctrl or Shift to choose several",
                                    layout=widgets.Layout(width="auto", max_width="100%"))
     together = widgets.Checkbox(description="runs that differ only in their seed as one line", indent=False,
-                                tooltip="their mean, with the interval over the runs")
+                                tooltip="their mean, with the interval over the runs",
+                                layout=widgets.Layout(width="auto"))
     shown, results = column(), widgets.HTML()
 
     def look() -> None:
-        here = [] if session.run is None else [session.run.path.resolve()]
-        found = dict.fromkeys([*here, *(path.resolve() for path in list_runs())])
-        chosen = [path for path in which.value if path in found] or here
-        which.options = [(path.name, path) for path in found]
+        found = choices(session)
+        chosen = [path for path in which.value if path in found] or ([] if session.run is None else list(found)[:1])
+        which.options = [(name, path) for path, name in found.items()]
         which.value = tuple(chosen)
         draw()
 

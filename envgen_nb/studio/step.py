@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['buttons_view', 'status_html', 'status_view', 'thin', 'curves_figure', 'fill_curves', 'curves_view', 'aimed_at',
-           'objectives_html', 'objectives_view', 'runs_view', 'step_view']
+           'objectives_html', 'objectives_view', 'choices', 'runs_view', 'step_view']
 
 # %% ../../nbs/64_studio.step.ipynb #4d9dfab1
 import copy
@@ -233,7 +233,13 @@ def objectives_view(session: Session, every: float = 5.0) -> widgets.Widget:
     bind(session, ["training"], now_and_then)
     return column(heading("Success rates in the original game"), since, shown)
 
-# %% ../../nbs/64_studio.step.ipynb #5d6cf8c3
+# %% ../../nbs/64_studio.step.ipynb #de6f0a8c
+def choices(session: Session) -> dict[Path, str]:
+    "The run that is open, then those in the runs folder, the newest first: where each is, and its name."
+    here = [] if session.run is None else [session.run.path]
+    return {path.resolve(): path.name for path in (*here, *list_runs())}
+
+
 def runs_view(
     session: Session,
     new: Callable[[], None],   # begins a new run
@@ -246,10 +252,9 @@ def runs_view(
     opened: list[Path] = []                                  # the run that is open, if there is one
 
     def look() -> None:
-        here = [] if session.run is None else [session.run.path.resolve()]
-        found = dict.fromkeys([*here, *(path.resolve() for path in list_runs())])
+        found, here = choices(session), [] if session.run is None else [session.run.path]
         chosen = which.value if here == opened and which.value in found else next(iter(found), None)
-        which.options = [(path.name, path) for path in found]
+        which.options = [(name, path) for path, name in found.items()]
         which.value, opened[:] = chosen, here                # what a person has chosen meanwhile stays chosen
 
     bind(session, ["run"], look)
