@@ -163,8 +163,13 @@ class Browser:
 
 
 @contextlib.contextmanager
-def browser(folder: Path, home: Path, shots: Path) -> Iterator[Browser]:
-    """JupyterLab on a folder of notebooks, with a browser in front of it."""
+def browser(folder: Path, home: Path) -> Iterator[Browser]:
+    """JupyterLab on a folder of notebooks, with a browser in front of it.
+
+    Pictures and figures are kept in the folder that ENVGEN_SCREENSHOTS names, else beside the folder of settings.
+    """
+    shots = Path(os.environ.get("ENVGEN_SCREENSHOTS") or home.parent / "screenshots").resolve()
+    print(f"screenshots: {shots}")
     system = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     lab = Lab(folder, home)
     try:

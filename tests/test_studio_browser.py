@@ -4,9 +4,7 @@ Pictures of every stage (light and dark, wide and narrow) and the figures measur
 ENVGEN_SCREENSHOTS names, else in pytest's temporary folder. No time is asserted.
 """
 import io
-import os
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,22 +28,15 @@ SHOW = "worlds_view(worlds)"
 
 
 @pytest.fixture(scope="module")
-def shots(tmp_path_factory) -> Path:
-    named = os.environ.get("ENVGEN_SCREENSHOTS")
-    return Path(named).resolve() if named else tmp_path_factory.mktemp("screenshots")
-
-
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory, shots):
+def seen(tmp_path_factory):
     """A browser before a JupyterLab with the notebooks of this test."""
     folder = tmp_path_factory.mktemp("notebooks")
     write_notebook(folder / "worlds.ipynb", IMPORTS,
                    MAKE.format(game="crafter", vocabulary="extended", one="place_table", two="eat_plant"), SHOW)
     write_notebook(folder / "heist.ipynb", IMPORTS,
                    MAKE.format(game="heist", vocabulary="paper", one="open_lock_1", two="take_gem"), SHOW)
-    with browser(folder, tmp_path_factory.mktemp("jupyter") / "home", shots) as one:
+    with browser(folder, tmp_path_factory.mktemp("jupyter") / "home") as one:
         yield one
-    print(f"screenshots: {shots}")
 
 
 @pytest.fixture(autouse=True)

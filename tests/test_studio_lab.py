@@ -2,7 +2,6 @@
 
 Pictures of every stage and the figures measured are kept as in test_studio_browser.py. No time is asserted.
 """
-import os
 import re
 import shutil
 import subprocess
@@ -41,13 +40,10 @@ def place(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def seen(place, tmp_path_factory):
-    named = os.environ.get("ENVGEN_SCREENSHOTS")
-    shots = Path(named).resolve() if named else tmp_path_factory.mktemp("screenshots")
     shutil.copy(ROOT / "tests" / "recordings" / "crafter-first.md", place / "recorded.md")
     lab_notebook(place / "crafter.ipynb", folder="runs/first", **SMALL)
-    with browser(place, tmp_path_factory.mktemp("jupyter") / "home", shots) as one:
+    with browser(place, tmp_path_factory.mktemp("jupyter") / "home") as one:
         yield one
-    print(f"screenshots: {shots}")
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ __all__ = ['OBJECTS', 'symbols_space', 'write_symbols', 'symbols']
 import numpy as np
 from gymnasium import spaces
 
-from .reference import AREA, ITEMS, MATERIALS, VIEW, Game, constants, objects
+from .reference import AREA, ITEMS, MATERIALS, VIEW, Game, objects
 
 # %% ../../nbs/12_crafter.symbols.ipynb #755b85a0
 OBJECTS = (None, "player-left", "player-right", "player-up", "player-down", "player-sleep", "cow", "zombie",

@@ -9,7 +9,6 @@ __all__ = ['Rarity', 'Biome', 'Density', 'Thing', 'TimeOfDay', 'STOCK_ORES', 'RA
 
 # %% ../../nbs/10_crafter.world.ipynb #86623e3c
 import hashlib
-import json
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 
 from .game import check_installed
 from .levels import Level, solve
-from .state import HeistState, read_state
+from .state import read_state
 from .vector import OBJECTIVES, HeistVectorEnv, draw_state, read_level
 from .world import HardHeistWorld, HeistWorld
 from ..world import Simulator, World, check_world

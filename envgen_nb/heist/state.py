@@ -9,7 +9,6 @@ __all__ = ['OPTIONS', 'PROGRESS', 'ENTITY', 'MOVEMENT', 'VIEW', 'WALL', 'SPACE',
 # %% ../../nbs/20_heist.state.ipynb #ef488ce5
 import struct
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 

@@ -23,7 +23,7 @@ from ..cycle.folder import RunFolder
 from ..cycle.runs import runs_folder
 from ..cycle.settings import RunSettings, make_settings
 from envgen_nb.designer.prompt import (
-    KINDS, PLACEHOLDERS, Templates, check_template, fill, load_templates, placeholders, prompt_values, save_templates,
+    PLACEHOLDERS, Templates, check_template, fill, load_templates, placeholders, prompt_values, save_templates,
 )
 from ..designer.provider import provider_names, provider_options
 from .look import bind, button, column, columns, error_view, fold, heading, note, quote, row

@@ -15,9 +15,9 @@ import numpy as np
 from .compile import inner
 from .random import below, exceeds, integer
 from envgen_nb.crafter.fast.state import (
-    ARROW, CHUNK, CHUNKS_DOWN, COAL, COW, DIAMOND, DRINK, DX, DY, ENERGY, FOOD, FURNACE, GRASS, HEALTH, HEIGHT, IRON,
-    LAVA, LEFT, MOST, NOTHING, PATH, PLANT, PLAYER, RIGHT, SAND, SAPLING, SKELETON, STONE, TABLE, TREE, UP, DOWN, WATER,
-    WIDTH, ZOMBIE, add, close_up, inside, move, remove, set_material, sign,
+    ARROW, CHUNK, CHUNKS_DOWN, COW, DOWN, DRINK, DX, DY, ENERGY, FOOD, FURNACE, GRASS, HEALTH, HEIGHT, LAVA, LEFT,
+    MOST, PATH, PLANT, RIGHT, SAND, SKELETON, TABLE, UP, WATER, WIDTH, ZOMBIE, add, close_up, inside, move, remove,
+    set_material, sign,
 )
 from ..reference import ACTIONS, ITEMS, LENGTH, MATERIALS, OBJECTIVES, constants
 from ..world import CLOCKS
