@@ -169,6 +169,7 @@ def test_train_pause_and_stop(seen, place):
     press(seen, "Pause")
     status(seen, "Paused")
     seen.timed("from Pause to paused, as it is seen", started)
+    seen.page.wait_for_timeout(800)                                               # news come twice a second
     done = studio(seen).locator("progress").first.get_attribute("value")
     seen.page.wait_for_timeout(1500)
     assert studio(seen).locator("progress").first.get_attribute("value") == done

@@ -211,8 +211,49 @@ class RunState(HasTraits):
             self.run, self.where = run, position(run)
             self.version += 1
 
-# %% ../../nbs/62_studio.run.ipynb #49317bb8
-class Worker(RunState):
+# %% ../../nbs/62_studio.run.ipynb #c0953c97
+class _Told(RunState):
+    "Takes up what happens in the run, and shows it."
+
+    def _take(self, bundle: list[Any]) -> None:
+        "On the interface's thread: what the working thread has put down."
+        with self.hold_trait_notifications():
+            events = [item for item in bundle if isinstance(item, Event)]
+            self._take_events(events)
+            for item in bundle:                          # what was said before an event is in the files by then
+                if isinstance(item, str):
+                    self.text += item
+                elif isinstance(item, Event) and not isinstance(item, Training):
+                    self.text = ""
+            if self.run.settings.designer == "manual" and self.doing and not events:
+                folder = self.run.settings.designer_options.get("folder", self.run.path / "manual")
+                self.asked = unanswered(folder)
+            for item in bundle:
+                if isinstance(item, tuple):
+                    self._end(item[1])
+
+    def _take_events(self, events: list[Event]) -> None:
+        "The news of the run."
+        trainings = [event for event in events if isinstance(event, Training)]
+        if trainings:
+            self.training = trainings[-1].record()
+            self.points += tuple(Point(event.done, event.phase, event.episode_return, tuple(event.success.values()))
+                                 for event in trainings)
+        if events:
+            self.records = shorter([*self.records, *(event.record() for event in events)])
+            self.said = say(self.records[-1])
+        if any(not isinstance(event, Training) for event in events) or (trainings and not self.where.begun):
+            self.where = position(self.run)
+            self.version += 1
+
+    def _end(self, failure: str) -> None:
+        "The thread has ended: that is told first, and drawn before everything that takes longer."
+        self.paused = self.stopping = self.busy = False
+        self.error, self.doing = failure, ""
+        self._show(RunFolder(self.run.path))
+
+# %% ../../nbs/62_studio.run.ipynb #89fe1ac5
+class Worker(_Told):
     "Walks the run on a thread, which can be paused and stopped."
 
     GRACE = 0.4     # seconds that a rollout has to come to its end before it is broken off
@@ -228,6 +269,7 @@ class Worker(RunState):
         if self.busy and not self.stopping:
             self._going.clear()
             self.paused = True
+            self._relay.flush()                          # what has happened until now
 
     def go_on(self) -> None:
         "End the pause."
@@ -279,43 +321,6 @@ class Worker(RunState):
         if self._stop_at is not None:
             raise Stopped
         self._relay.put(piece, within=0.2)
-
-    def _take(self, bundle: list[Any]) -> None:
-        "On the interface's thread: what the working thread has put down."
-        with self.hold_trait_notifications():
-            events = [item for item in bundle if isinstance(item, Event)]
-            self._take_events(events)
-            for item in bundle:                          # what was said before an event is in the files by then
-                if isinstance(item, str):
-                    self.text += item
-                elif isinstance(item, Event) and not isinstance(item, Training):
-                    self.text = ""
-            if self.run.settings.designer == "manual" and self.doing and not events:
-                folder = self.run.settings.designer_options.get("folder", self.run.path / "manual")
-                self.asked = unanswered(folder)
-            for item in bundle:
-                if isinstance(item, tuple):
-                    self._end(item[1])
-
-    def _take_events(self, events: list[Event]) -> None:
-        "The news of the run."
-        trainings = [event for event in events if isinstance(event, Training)]
-        if trainings:
-            self.training = trainings[-1].record()
-            self.points += tuple(Point(event.done, event.phase, event.episode_return, tuple(event.success.values()))
-                                 for event in trainings)
-        if events:
-            self.records = shorter([*self.records, *(event.record() for event in events)])
-            self.said = say(self.records[-1])
-        if any(not isinstance(event, Training) for event in events) or (trainings and not self.where.begun):
-            self.where = position(self.run)
-            self.version += 1
-
-    def _end(self, failure: str) -> None:
-        "The thread has ended: that is told first, and drawn before everything that takes longer."
-        self.paused = self.stopping = self.busy = False
-        self.error, self.doing = failure, ""
-        self._show(RunFolder(self.run.path))
 
 # %% ../../nbs/62_studio.run.ipynb #17bd097b
 class Session(Worker):
