@@ -6,7 +6,7 @@
 __all__ = ['OPTIONS', 'LIMITS', 'templates_folder', 'template_names', 'marked', 'difference', 'own_options', 'Editor', 'show_run',
            'latest_facts', 'apply', 'new_settings', 'settings_view', 'editor_view', 'names_view', 'prompt_view']
 
-# %% ../../nbs/63_studio.prompt.ipynb #b964c4e4
+# %% ../../nbs/63_studio.prompt.ipynb #52362a83
 import difflib
 import html
 import re
@@ -26,7 +26,7 @@ from envgen_nb.designer.prompt import (
     PLACEHOLDERS, Templates, check_template, fill, load_templates, placeholders, prompt_values, save_templates,
 )
 from ..designer.provider import provider_names, provider_options
-from .look import bind, button, column, columns, error_view, fold, heading, note, quote, row
+from .look import bind, button, column, columns, error_view, fold, heading, listen, note, quote, row
 from .run import Session
 from ..world import get_simulator, simulators
 
@@ -218,18 +218,15 @@ def new_settings(editor: Editor, like: RunSettings | None = None) -> RunSettings
             name: value for name, value in given.items() if name not in ("agent", "world_length")}
     return make_settings(**given | mine)
 
-# %% ../../nbs/63_studio.prompt.ipynb #4ebd4c17
+# %% ../../nbs/63_studio.prompt.ipynb #048afd19
 def _linked(editor: Editor, trait: str, widget: widgets.Widget) -> widgets.Widget:
     "A control that shows and sets a trait."
-    def from_widget(change: Any) -> None:
-        setattr(editor, trait, change["new"])
-
     def from_state() -> None:
         if widget.value != getattr(editor, trait):
             widget.value = getattr(editor, trait)
 
     bind(editor, [trait], from_state)
-    widget.observe(from_widget, "value")
+    listen(widget, lambda value: setattr(editor, trait, value), editor)
     return widget
 
 
@@ -239,7 +236,7 @@ def _choice(editor: Editor, trait: str, label: str, tooltip: str, names: tuple[s
         options=names, value=getattr(editor, trait), description=label, tooltip=tooltip,
         style={"description_width": "initial"}, layout=widgets.Layout(width="auto", max_width="100%")))
 
-# %% ../../nbs/63_studio.prompt.ipynb #2835490b
+# %% ../../nbs/63_studio.prompt.ipynb #4133e16c
 def settings_view(editor: Editor) -> widgets.Widget:
     "Game, vocabulary, number of worlds, designer, its options, and what it may cost."
     game = _choice(editor, "simulator", "Game", "the game that worlds are designed for", simulators())
@@ -276,12 +273,12 @@ def _option_fields(editor: Editor) -> tuple[widgets.Widget, ...]:
             field = widgets.Text(value=str(editor.options.get(name, "")), description=label, tooltip=tooltip,
                                  placeholder=tooltip, style={"description_width": "initial"},
                                  layout=widgets.Layout(flex="1 1 260px", width="auto", max_width="400px"))
-            field.observe(lambda change, name=name: setattr(
-                editor, "options", {**editor.options, name: change["new"].strip()}), "value")
+            listen(field, lambda value, name=name: setattr(
+                editor, "options", {**editor.options, name: value.strip()}), editor)
             found.append(field)
     return tuple(found)
 
-# %% ../../nbs/63_studio.prompt.ipynb #9371731d
+# %% ../../nbs/63_studio.prompt.ipynb #76275998
 def _placeholder_list(editor: Editor) -> str:
     "The placeholders of the template, and whether each is there; then what is wrong."
     there = set(re.findall(r"\{\{[ \t]*!?[ \t]*(\w+)[ \t]*\}\}", editor.text))
@@ -302,7 +299,7 @@ def editor_view(editor: Editor) -> widgets.Widget:
     area.add_class("envgen")
     listed, filled, changed = widgets.HTML(), widgets.HTML(), widgets.HTML()
     _linked(editor, "kind", kind)
-    area.observe(lambda change: setattr(editor, editor.kind, change["new"]), "value")
+    listen(area, lambda text: setattr(editor, editor.kind, text), editor)
 
     def draw() -> None:
         if area.value != editor.text:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['reply_html', 'conversation_html', 'cost_html', 'manual_view', 'coming_view', 'reply_view']
 
-# %% ../../nbs/63b_studio.reply.ipynb #45faf3fb
+# %% ../../nbs/63b_studio.reply.ipynb #38eea412
 import html
 
 import ipywidgets as widgets
@@ -14,7 +14,7 @@ from ..cycle.folder import RunFolder
 from ..designer.provider import Usage
 from ..designer.reply import annotated
 from ..files import read_jsonl
-from .look import CopyButton, bind, button, column, fold, heading, note, quote, row, table
+from .look import CopyButton, bind, button, column, fold, heading, listen, note, quote, row, table
 from .run import Session
 
 # %% ../../nbs/63b_studio.reply.ipynb #a735ee8f
@@ -94,7 +94,7 @@ def manual_view(session: Session) -> widgets.Widget:
     bind(session, ["asked"], draw)
     return whole
 
-# %% ../../nbs/63b_studio.reply.ipynb #f4760854
+# %% ../../nbs/63b_studio.reply.ipynb #f108afe9
 def coming_view(session: Session) -> widgets.Widget:
     "The end of the answer, as it comes."
     coming = widgets.HTML()
@@ -126,6 +126,6 @@ def reply_view(session: Session) -> widgets.Widget:
         shown = conversation_html(session.run, which.value) if which.value else note("Nothing has been asked yet.")
         said.value = f'<div class="envgen">{shown}</div>'
 
-    which.observe(show, "value")
+    listen(which, show, session)
     bind(session, ["version"], draw)
     return column(heading("The conversation"), row(which), said, heading("Cost"), cost)

@@ -6,7 +6,7 @@
 __all__ = ['buttons_view', 'status_html', 'status_view', 'thin', 'curves_figure', 'fill_curves', 'curves_view', 'aimed_at',
            'objectives_html', 'objectives_view', 'choices', 'runs_view', 'step_view']
 
-# %% ../../nbs/64_studio.step.ipynb #4d9dfab1
+# %% ../../nbs/64_studio.step.ipynb #9cafa12a
 import copy
 import html
 import re
@@ -22,7 +22,7 @@ from plotly.subplots import make_subplots
 from ..cycle.folder import RunFolder
 from ..cycle.runs import list_runs
 from .figures import changes
-from .look import bind, button, column, error_view, heading, note, row, table
+from .look import bind, button, column, error_view, heading, listen, note, row, table
 from .progress import duration
 from .run import Point, Session, objection
 
@@ -211,7 +211,7 @@ def objectives_html(
     header = ["designer", "objective", "before", "after", "change", *(["in training"] if training else [])]
     return table(header, rows, numbers=(2, 3, 4, 5))
 
-# %% ../../nbs/64_studio.step.ipynb #d47192ab
+# %% ../../nbs/64_studio.step.ipynb #f8142bf4
 def objectives_view(session: Session, every: float = 5.0) -> widgets.Widget:
     "The table, since the start or since the last cycle."
     since = widgets.ToggleButtons(options=[("since the start", 0), ("since the last measurement", -2)],
@@ -228,7 +228,7 @@ def objectives_view(session: Session, every: float = 5.0) -> widgets.Widget:
         if session.busy and time.monotonic() - drawn["last"] > every:
             draw()
 
-    since.observe(draw, "value")
+    listen(since, draw, session)
     bind(session, ["version", "busy"], draw)
     bind(session, ["training"], now_and_then)
     return column(heading("Success rates in the original game"), since, shown)

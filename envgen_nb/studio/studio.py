@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['curve_png', 'still_html', 'WorldsTab', 'Studio', 'somebody_there']
 
-# %% ../../nbs/69_studio.studio.ipynb #5f179ca3
+# %% ../../nbs/69_studio.studio.ipynb #76ec53d5
 import asyncio
 import base64
 import contextlib
@@ -26,7 +26,7 @@ from ..cycle.folder import RunFolder
 from ..cycle.runs import load_agent, open_run
 from ..designer.reply import Design
 from .compare import compare_view, strip_html
-from .look import STYLE, bind, column, note, row
+from .look import STYLE, bind, column, listen, note, row
 from .play import Keys
 from .prompt import Editor, apply, latest_facts, new_settings, prompt_view, show_run
 from .reply import coming_view, manual_view, reply_view
@@ -70,7 +70,7 @@ def still_html(session: Session) -> str:
             f'{status_html(session)}<img alt="learning curve" src="data:image/png;base64,{curve}">'
             f'{objectives_html(session.run)}{strip_html(session.run)}</div>')
 
-# %% ../../nbs/69_studio.studio.ipynb #ec7fe01d
+# %% ../../nbs/69_studio.studio.ipynb #ac55869d
 class WorldsTab:
     "The gallery of a session's run, for the cycle that is chosen."
 
@@ -83,7 +83,7 @@ class WorldsTab:
                                       style={"description_width": "initial"}, layout=widgets.Layout(width="auto"))
         self.told, self.place = widgets.HTML(), column()
         self.view = column(row(self.which, self.told), self.place)
-        self.which.observe(self.show, "value")
+        listen(self.which, self.show, session)
         bind(session, ["version", "busy"], self.look)
 
     def look(self) -> None:
