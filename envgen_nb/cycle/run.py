@@ -6,10 +6,11 @@
 __all__ = ['CHECKPOINT_SECONDS', 'Event', 'Started', 'Prompted', 'Replied', 'Rejected', 'Accepted', 'Training', 'Evaluating',
            'Evaluated', 'Finished', 'run_cycles']
 
-# %% ../../nbs/52_cycle.run.ipynb #37cf2093
+# %% ../../nbs/52_cycle.run.ipynb #e0517d7c
 import contextlib
 import dataclasses
 import math
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -447,7 +448,7 @@ def _told(run: RunFolder, event: Event) -> Event:
     append_jsonl(run.path / "events.jsonl", {"time": round(time.time(), 2)} | event.record())
     return event
 
-# %% ../../nbs/52_cycle.run.ipynb #4c930fea
+# %% ../../nbs/52_cycle.run.ipynb #1c642a54
 @contextlib.contextmanager
 def _torch_as(settings: RunSettings) -> Iterator[None]:
     "torch's process-wide switches as a run needs them, and as they were afterwards."
@@ -455,6 +456,7 @@ def _torch_as(settings: RunSettings) -> Iterator[None]:
     torch.set_num_threads(1)
     keep_memory()
     if settings.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")      # or CUDA's matrix products refuse
         torch.use_deterministic_algorithms(True)
     try:
         yield
