@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['fan_in_', 'Linear', 'Attend', 'Ids', 'Patches', 'Each', 'Reader', 'Numbers']
 
-# %% ../../nbs/45_agent.attention.ipynb #95d89a24
+# %% ../../nbs/45_agent.attention.ipynb #ec8e9812
 import math
 from typing import Any
 
@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
+
+from .fused import LANES, Read
 
 # %% ../../nbs/45_agent.attention.ipynb #4112bb18
 @torch.no_grad()
@@ -83,7 +85,7 @@ class Attend(torch.autograd.Function):
         dcells = torch.bmm(torch.cat([dscores, p], 1).transpose(1, 2), torch.cat([queries, dmeans], 1))
         return dcells, torch.bmm(dscores, cells), dbias
 
-# %% ../../nbs/45_agent.attention.ipynb #6eb6f04f
+# %% ../../nbs/45_agent.attention.ipynb #632c9e91
 class _Lookup(torch.autograd.Function):
     "Rows of relu(ones · weightᵀ): weight (size, ids), ones (things, ids), index (n,) to (n, size)."
 
@@ -114,11 +116,20 @@ class Ids(nn.Module):
         self.ones.copy_(torch.cat([F.one_hot(ids, n) for ids, n in zip(which.t(), self.ids, strict=True)], 1))
         nn.init.normal_(self.embedding, generator=generator)
 
-    def forward(self, grids: list[Tensor], dtype: torch.dtype) -> Tensor:
-        "Grids (B, rows, columns) of bytes to (B, rows · columns, size) of that type."
+    def table(self) -> Tensor:
+        "What stands for each of the things that a cell can show, (things, size)."
+        return F.relu(F.linear(self.ones, self.embedding))
+
+    def index(self, grids: list[Tensor]) -> Tensor:
+        "Grids (B, rows, columns) of bytes to the rows of the table, (B, rows · columns) int32."
         index = grids[0].flatten(1).int()
         for grid, ids in zip(grids[1:], self.ids[1:], strict=True):
             index = index * ids + grid.flatten(1).int()
+        return index
+
+    def forward(self, grids: list[Tensor], dtype: torch.dtype) -> Tensor:
+        "Grids (B, rows, columns) of bytes to (B, rows · columns, size) of that type."
+        index = self.index(grids)
         return _Lookup.apply(self.embedding, self.ones.to(dtype), index.flatten()).view(*index.shape, -1)
 
 # %% ../../nbs/45_agent.attention.ipynb #d446666d
@@ -159,7 +170,7 @@ class Each(nn.Module):
         "Numbers (B, places, inputs) to (B, places, outputs)."
         return torch.baddbmm(self.bias.to(x.dtype), x.transpose(0, 1), self.weight.to(x.dtype)).transpose(0, 1)
 
-# %% ../../nbs/45_agent.attention.ipynb #d115dbaa
+# %% ../../nbs/45_agent.attention.ipynb #e623e32d
 class Reader(nn.Module):
     "Cells of a map, (B, rows · columns, size), to features."
 
@@ -180,9 +191,9 @@ class Reader(nn.Module):
         self.bias = nn.Parameter(torch.empty(heads, cells))
         self.places = nn.Parameter(torch.empty(cells, size))
         self.rows, self.columns = (slice(max(0, n // 2 - reach), min(n, n // 2 + reach + 1)) for n in shape)
-        near = (self.rows.stop - self.rows.start) * (self.columns.stop - self.columns.start)
-        self.thin = Each(near, size, kept) if own else Linear(size, kept)
-        self.nears, self.answers = near * kept, heads * 2 * size             # how many features
+        self.middle = np.arange(cells).reshape(shape)[self.rows, self.columns].flatten()       # which cells are near
+        self.thin = Each(len(self.middle), size, kept) if own else Linear(size, kept)
+        self.nears, self.answers = len(self.middle) * kept, heads * 2 * size                   # how many features
 
     def initialise(self, generator: torch.Generator) -> None:
         fan_in_(self.query, 0.2, generator)             # at first everything that is known asks almost the same
@@ -207,6 +218,15 @@ class Reader(nn.Module):
         p, what = self.look(cells, known)
         where = p.flatten(0, 1) @ self.places.to(p.dtype)
         return torch.cat([what.flatten(1), where.view(len(cells), -1)], 1)
+
+    def read(self, ids: Ids, grids: list[Tensor], known: Tensor) -> Tensor:
+        "All of this for cells that are looked up, (B, answers + nears)."
+        if known.device.type != "cpu" or self.size != LANES or self.heads % 4 or isinstance(self.thin, Each):
+            cells = ids(grids, known.dtype)
+            return torch.cat([self.ask(cells, known), self.near(cells)], 1)
+        table = ids.table()
+        return Read.apply(ids.index(grids), torch.from_numpy(self.middle), table, F.relu(self.thin(table)),
+                          self.query(known).float(), self.bias, self.places).to(known.dtype)
 
 # %% ../../nbs/45_agent.attention.ipynb #3812d2c0
 class Numbers(nn.Module):

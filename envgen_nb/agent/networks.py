@@ -239,7 +239,7 @@ def nature(shape: tuple[int, ...], preset: Preset) -> Pixels:
         inputs = channels
     return Pixels(layers, shape, preset, first=scale, scale=scale)
 
-# %% ../../nbs/40_agent.networks.ipynb #5dcca658
+# %% ../../nbs/40_agent.networks.ipynb #44dad8cd
 _KNOWN = 64         # numbers that say what is known before the map is read
 
 
@@ -271,8 +271,7 @@ class Symbols(nn.Module):
         numbers = self.numbers([obs[name] for name in self.vectors], len(next(iter(obs.values()))), dtype)
         inputs = [self.known(numbers)]
         for ids, reader, group in zip(self.cells, self.readers, self.grids, strict=True):
-            cells = ids([obs[name] for name in group], dtype)
-            inputs.append(torch.cat([reader.ask(cells, inputs[0]), reader.near(cells)], 1))
+            inputs.append(reader.read(ids, [obs[name] for name in group], inputs[0]))
         heard = sum(linear(x) for linear, x in zip(self.maps, inputs, strict=True))
         return self.dense(F.relu(self.norm(heard.float())).to(dtype))
 
