@@ -7,7 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gymnasium import spaces
+from numba.core import caching
 
+from envgen_nb.agent import attention, fused
 from envgen_nb.agent.attention import Attend
 from envgen_nb.agent.networks import PRESETS, Policy, as_tensors, get_preset
 
@@ -119,6 +121,44 @@ def test_attention_forward_and_backward_are_torchs_own(dtype):
     ours, theirs = (torch.autograd.grad((out.float() * weight).sum(), (cells, queries, bias)) for out in (seen, plain))
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine.float(), other.float(), rtol=close["rtol"], atol=20 * close["atol"])
+
+
+def answers_and_gradients(policy, batch, dtype):
+    features = policy.encoder(batch, dtype).float()
+    weights = torch.linspace(-1, 1, features.numel()).view_as(features)
+    return [features.detach(), *torch.autograd.grad((features * weights).mean(), list(policy.encoder.parameters()))]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [1, 40])
+def test_the_compiled_kernel_is_what_torch_computes_step_by_step(dtype, size, monkeypatch):
+    policy, batch = make("symbols"), as_tensors(a_batch(SYMBOLS, size))
+    compiled = answers_and_gradients(policy, batch, dtype)
+    monkeypatch.setattr(attention, "LANES", 0)                          # no cell has so many numbers
+    steps, judge = (answers_and_gradients(policy, batch, kind) for kind in (dtype, torch.float32))
+    for ours, theirs, true in zip(compiled, steps, judge, strict=True):
+        error, error_of_steps = (float((found - true).norm() / (true.norm() + 1e-9)) for found in (ours, theirs))
+        assert error < 1e-5 if dtype == torch.float32 else error < max(0.01, 1.5 * error_of_steps)
+
+
+def test_sizes_that_the_kernel_is_not_made_for_are_computed_in_torch():
+    for overrides in ({"embedding": 24}, {"heads": 6}):
+        policy = Policy(get_preset("symbols", **overrides), SYMBOLS, spaces.Discrete(17), torch.Generator())
+        logits, values = policy(as_tensors(a_batch(SYMBOLS, 4)))
+        (logits.square().sum() + values.square().sum()).backward()
+        assert all(weight.grad.abs().sum() > 0 for weight in policy.parameters())
+
+
+def test_the_kernel_is_compiled_anew_where_there_is_no_folder_for_its_code(monkeypatch):
+    monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", [])
+    assert fused._compiled(np_sum)(np.arange(4.0)) == 6
+
+
+def np_sum(xs):
+    total = 0.0
+    for x in xs:
+        total += x
+    return total
 
 
 def test_copies_in_half_the_bits_are_never_old():

@@ -136,7 +136,7 @@ def first(typing, x):
     return types.float32(_lanes), lambda context, builder, signature, values: builder.extract_element(
         values[0], ir.Constant(_INT, 0))
 
-# %% ../../nbs/45a_agent.fused.ipynb #966dccb1
+# %% ../../nbs/45a_agent.fused.ipynb #ea655793
 _HOW: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
 
@@ -155,6 +155,7 @@ def _compiled(function: Callable) -> Callable:
 
 @_inner
 def _sum(x):
+    "The sum of the lanes, in each of them."
     x += turned(x, 8)
     x += turned(x, 4)
     x += turned(x, 2)
@@ -163,12 +164,13 @@ def _sum(x):
 
 @_inner
 def _largest(x):
+    "The largest of the lanes, in each of them."
     x = larger(x, turned(x, 8))
     x = larger(x, turned(x, 4))
     x = larger(x, turned(x, 2))
     return larger(x, turned(x, 1))
 
-# %% ../../nbs/45a_agent.fused.ipynb #91094a80
+# %% ../../nbs/45a_agent.fused.ipynb #3a8c3946
 @intrinsic
 def _two_to_the(typing, n):
     "2ⁿ for whole numbers from -126 to 127."
@@ -184,7 +186,8 @@ _POLYNOMIAL = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-
 
 
 @_inner
-def _exp(x):                                          # of numbers up to 0
+def _exp(x):
+    "eˣ in each lane, for x up to 0."
     x = larger(x, spread(-64.0))                      # 10⁻²⁸ beside 1 is nothing, and what is smaller slows down
     n = x * spread(1 / 0.6931471805599453) + spread(1.5 * 2**23) - spread(1.5 * 2**23)
     r = x - n * spread(0.693359375) + n * spread(2.12194440e-4)      # ln 2 in two parts: n times the first is exact
@@ -193,9 +196,10 @@ def _exp(x):                                          # of numbers up to 0
         y = y * r + spread(coefficient)
     return y * _two_to_the(n)
 
-# %% ../../nbs/45a_agent.fused.ipynb #77d17128
+# %% ../../nbs/45a_agent.fused.ipynb #8ad641b8
 @_inner
-def _softmax(scores):                                 # (heads, cells) to p, in place
+def _softmax(scores):
+    "Scores (heads, cells) to p, in place."
     heads, cells = scores.shape
     for h in range(heads):
         high = load(scores, (h, 0))
@@ -212,7 +216,8 @@ def _softmax(scores):                                 # (heads, cells) to p, in 
 
 
 @_inner
-def _softmax_backward(g, p, dbias):                   # all (heads, cells); g to the scores' gradient, in place
+def _softmax_backward(g, p, dbias):
+    "From p's gradient g to that of the scores, in place, which is added to dbias; all (heads, cells)."
     heads, cells = p.shape
     for h in range(heads):
         sum_ = spread(0.0)
@@ -258,18 +263,20 @@ def _dot(typing, columns, numbers, b, at):
         return builder.fadd(*sums)
     return _lanes(columns, numbers, types.intp, types.intp), emit
 
-# %% ../../nbs/45a_agent.fused.ipynb #d958387b
+# %% ../../nbs/45a_agent.fused.ipynb #139730e8
 @_inner
-def _compare(w, a, b, at, rows, index, i):            # the heads' vectors are in row b of a, from column `at` on
+def _compare(w, a, b, at, rows, index, i):
+    "Add to w (heads, cells) the products of vectors in row b of a, from column `at` on, and those of row i's cells."
     heads, cells = w.shape
     for c in range(0, cells, LANES):
         columns = _columns(rows, index, i, c)
         for h in range(heads):
             store(w, (h, c), load(w, (h, c)) + _dot(columns, a, b, at + LANES * h))
 
-# %% ../../nbs/45a_agent.fused.ipynb #3f58be9c
+# %% ../../nbs/45a_agent.fused.ipynb #ba3d29c4
 @_inner
-def _mix(a, b, at, w, rows, index, i):                # four heads at once
+def _mix(a, b, at, w, rows, index, i):
+    "Write the heads' mixtures, weighted by w, of the vectors of row i's cells to row b of a, from column `at` on."
     heads, cells = w.shape
     for h in range(0, heads, 4):
         a0 = a1 = a2 = a3 = spread(0.0)
@@ -287,11 +294,13 @@ def _mix(a, b, at, w, rows, index, i):                # four heads at once
 
 @_inner
 def _add_to(rows, row, x):
+    "Add to a row."
     store(rows, (row, 0), load(rows, (row, 0)) + x)
 
 
 @_inner
-def _give(rows, index, i, w, a, b, at):               # four cells at once
+def _give(rows, index, i, w, a, b, at):
+    "Give to the vectors of row i's cells, weighted by w, those in row b of a, from column `at` on."
     heads, cells = w.shape
     for c in range(0, cells, 4):
         x0 = x1 = x2 = x3 = spread(0.0)
@@ -306,9 +315,10 @@ def _give(rows, index, i, w, a, b, at):               # four cells at once
         _add_to(rows, index[i, c + 2], x2)
         _add_to(rows, index[i, c + 3], x3)
 
-# %% ../../nbs/45a_agent.fused.ipynb #22b5992e
+# %% ../../nbs/45a_agent.fused.ipynb #d6947fc0
 @_inner
-def _fill(w, values):                                 # both (heads, cells)
+def _fill(w, values):
+    "Copy values to w, both (heads, cells)."
     for h in range(w.shape[0]):
         for c in range(0, w.shape[1], LANES):
             store(w, (h, c), load(values, (h, c)))
@@ -316,6 +326,7 @@ def _fill(w, values):                                 # both (heads, cells)
 
 @_compiled
 def _read(answers, p, index, order, table, kept, near, queries, bias, places):
+    "Fill answers and p; the arguments are those of `Read`, with cells filled up to whole vectors."
     heads, numbers = len(bias), kept.shape[1]
     for b in range(len(index)):
         _fill(p[b], bias)
@@ -333,6 +344,7 @@ def _read(answers, p, index, order, table, kept, near, queries, bias, places):
 @_compiled
 def _read_backward(danswers, p, index, order, table, near, queries, places, g, zeros, dtable, dkept, dqueries, dbias,
                    dplaces):
+    "Fill dqueries and add to the other gradients; g (heads, cells) is memory to work in."
     heads, numbers = len(dbias), dkept.shape[1]
     for b in range(len(index)):
         _fill(g, zeros)
