@@ -228,7 +228,7 @@ class Reader(nn.Module):
         return Read.apply(ids.index(grids), torch.from_numpy(self.middle), table, F.relu(self.thin(table)),
                           self.query(known).float(), self.bias, self.places).to(known.dtype)
 
-# %% ../../nbs/45_agent.attention.ipynb #3812d2c0
+# %% ../../nbs/45_agent.attention.ipynb #7f10cbc2
 class Numbers(nn.Module):
     "Vectors of numbers to one row of features; the first feature is always 1."
 
@@ -240,18 +240,20 @@ class Numbers(nn.Module):
         self.highs = highs
         self.steps = [(i, step) for i, high in enumerate(highs) if counts[i] for step in range(1, int(high) + 1)]
         self.register_buffer("scale", torch.empty(len(highs)), persistent=False)
-        self.register_buffer("which", torch.empty(len(self.steps), len(highs)), persistent=False)
+        self.register_buffer("which", torch.empty(len(self.steps), dtype=torch.int64), persistent=False)
         self.register_buffer("least", torch.empty(len(self.steps)), persistent=False)
         self.features = len(highs) + len(self.steps)
 
     def initialise(self, generator: torch.Generator) -> None:
         self.scale.copy_(1 / torch.tensor(self.highs))
-        self.which.zero_()
-        for row, (i, step) in enumerate(self.steps):            # a product with `which` repeats numbers
-            self.which[row, i], self.least[row] = 1, step - 0.5
+        for row, (i, step) in enumerate(self.steps):
+            self.which[row], self.least[row] = i, step - 0.5
 
     def forward(self, vectors: list[Tensor], size: int, dtype: torch.dtype) -> Tensor:
         "Vectors (B, n) or (B,) to features (B, F) of that type; there may be none, B is the size."
         ones = torch.ones(size, 1, device=self.scale.device)
         numbers = torch.cat([ones, *(vector.reshape(size, -1).float() for vector in vectors)], 1)
-        return torch.cat([numbers * self.scale, F.linear(numbers, self.which) > self.least], 1).to(dtype)
+        told = torch.empty(size, self.features, dtype=dtype, device=numbers.device)
+        torch.mul(numbers, self.scale, out=told[:, :len(self.scale)])
+        torch.gt(numbers.index_select(1, self.which), self.least, out=told[:, len(self.scale):])
+        return told

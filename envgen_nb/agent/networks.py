@@ -239,7 +239,7 @@ def nature(shape: tuple[int, ...], preset: Preset) -> Pixels:
         inputs = channels
     return Pixels(layers, shape, preset, first=scale, scale=scale)
 
-# %% ../../nbs/40_agent.networks.ipynb #44dad8cd
+# %% ../../nbs/40_agent.networks.ipynb #d58994e6
 _KNOWN = 64         # numbers that say what is known before the map is read
 
 
@@ -272,7 +272,8 @@ class Symbols(nn.Module):
         inputs = [self.known(numbers)]
         for ids, reader, group in zip(self.cells, self.readers, self.grids, strict=True):
             inputs.append(reader.read(ids, [obs[name] for name in group], inputs[0]))
-        heard = sum(linear(x) for linear, x in zip(self.maps, inputs, strict=True))
+        first, *others = (linear(x) for linear, x in zip(self.maps, inputs, strict=True))
+        heard = sum(others, start=first)
         return self.dense(F.relu(self.norm(heard.float())).to(dtype))
 
 # %% ../../nbs/40_agent.networks.ipynb #fb8660da
