@@ -6,7 +6,8 @@
 
 Every run is one line of benchmarks/agent_tuning.jsonl. The score is told in both readings: over all training episodes
 (as Crafter's published figures are), and of the final policy over 300 episodes that no training used.
-`kept` and `own` are no fields of a preset: they are arguments of `Reader` in `agent.attention`, and were changed there.
+`kept`, `own` and `compiled` are no fields of a preset: the first two are arguments of `Reader` in `agent.attention` and
+were changed there, `compiled=False` is attention computed by torch in bfloat16 (`agent.attention.LANES = 0`).
 """
 
 import argparse
