@@ -331,6 +331,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'envgen_nb.bench_train._sb3': ('bench_train.html#_sb3', 'envgen_nb/bench_train.py'),
                                        'envgen_nb.bench_train.bench_train': ('bench_train.html#bench_train', 'envgen_nb/bench_train.py'),
                                        'envgen_nb.bench_train.our_speed': ('bench_train.html#our_speed', 'envgen_nb/bench_train.py'),
+                                       'envgen_nb.bench_train.quarter': ('bench_train.html#quarter', 'envgen_nb/bench_train.py'),
                                        'envgen_nb.bench_train.reference_speed': ( 'bench_train.html#reference_speed',
                                                                                   'envgen_nb/bench_train.py'),
                                        'envgen_nb.bench_train.run_split': ('bench_train.html#run_split', 'envgen_nb/bench_train.py'),
