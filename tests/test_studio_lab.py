@@ -164,12 +164,16 @@ def test_train_pause_and_stop(seen, place):
     press(seen, "Train")
     status(seen, "steps/s")
     seen.page.wait_for_timeout(4000)
+    drawing, figure = studio(seen).locator(".envgen-curves"), studio(seen).locator(".js-plotly-plot:visible")
+    assert drawing.is_visible() and not figure.count()                            # what costs the training little
     seen.shot("lab-training", studio(seen))
     started = time.perf_counter()
     press(seen, "Pause")
     status(seen, "Paused")
     seen.timed("from Pause to paused, as it is seen", started)
-    seen.page.wait_for_timeout(800)                                               # news come twice a second
+    figure.wait_for(timeout=10_000)
+    assert not drawing.is_visible() and figure.bounding_box()["width"] > 900      # drawn at its full width
+    seen.page.wait_for_timeout(1200)                                              # news come once a second
     done = studio(seen).locator("progress").first.get_attribute("value")
     seen.page.wait_for_timeout(1500)
     assert studio(seen).locator("progress").first.get_attribute("value") == done
@@ -252,10 +256,13 @@ def test_a_run_from_the_studio_beside_one_without(seen, place):
     seen.open("pace.ipynb")
     seen.run_all()
     studio(seen).get_by_role("button", name="Generate").wait_for(timeout=60_000)
-    seen.page.wait_for_timeout(4000)                                              # the cells below are run, too
+    seen.page.wait_for_timeout(15_000)           # the cells below are run, too, and the browser tidies up after loading
     tab(seen, "Train")
     press(seen, "All cycles")
-    status(seen, "the run is finished", 300)
+    until = time.monotonic() + 300
+    while time.monotonic() < until and not run(place, "pace").finished():         # the page is not asked meanwhile
+        seen.page.wait_for_timeout(500)
+    status(seen, "the run is finished")
     assert run(place, "pace").finished()
     ours, without = seconds(place / "runs" / "pace"), (before + headless("after")) / 2
     seen.note("a run from the studio, times one without", ours / without)

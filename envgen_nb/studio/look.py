@@ -17,7 +17,7 @@ from traitlets import HasTraits, Unicode
 
 from .run import guarding, telling
 
-# %% ../../nbs/62b_studio.look.ipynb #1afbf17d
+# %% ../../nbs/62b_studio.look.ipynb #a2fd2261
 STYLE = """<style>
 .envgen { color: var(--jp-ui-font-color1, #222); }
 .envgen h3 { margin: 10px 0 4px; font-size: 15px; }
@@ -36,6 +36,16 @@ STYLE = """<style>
 .envgen th, .envgen td { padding: 2px 10px; text-align: left; border-bottom: 1px solid var(--jp-border-color2, #ddd); }
 .envgen td.number { text-align: right; font-variant-numeric: tabular-nums; }
 .envgen img { max-width: 100%; }
+.envgen-curves { font-size: 12px; color: var(--jp-ui-font-color2, #555); }
+.envgen-curves b { display: block; margin: 10px 0 4px 50px; font-size: 14px; font-weight: normal; }
+.envgen-panel { display: grid; grid-template-columns: 44px 1fr; grid-template-rows: auto 1fr auto; column-gap: 6px;
+  text-align: right; line-height: 1; }
+.envgen-panel svg { grid-area: 1 / 2 / span 2; width: 100%; overflow: visible;
+  border: solid rgba(127, 127, 127, 0.5); border-width: 0 0 1px 1px; }
+.envgen-panel span:nth-of-type(2) { grid-area: 2 / 1; align-self: end; }
+.envgen-panel span:last-child { grid-area: 3 / 2; margin: 4px 0; }
+.envgen-legend { display: flex; flex-wrap: wrap; gap: 0 14px; margin-left: 50px; }
+.envgen-legend svg { vertical-align: middle; margin-right: 4px; }
 .envgen textarea { font-family: var(--jp-code-font-family, monospace); font-size: 12px; line-height: 1.45; }
 .envgen summary { cursor: pointer; padding: 3px; }
 </style>"""

@@ -265,12 +265,12 @@ class _Told(RunState):
         self.error, self.doing = failure, ""
         self._show(RunFolder(self.run.path))
 
-# %% ../../nbs/62_studio.run.ipynb #89fe1ac5
+# %% ../../nbs/62_studio.run.ipynb #f0fcaf6c
 class Worker(_Told):
     "Walks the run on a thread, which can be paused and stopped."
 
     GRACE = 0.4     # seconds that a rollout has to come to its end before it is broken off
-    EVERY = 0.5     # seconds between two pieces of news of the training
+    EVERY = 1.0     # seconds between two pieces of news of the training
 
     def __init__(self):
         super().__init__()

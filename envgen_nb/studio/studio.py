@@ -155,7 +155,7 @@ class WorldsTab:
             self.waiting = False
             self.session.edit(self.state.designs)
 
-# %% ../../nbs/69_studio.studio.ipynb #37a21ff6
+# %% ../../nbs/69_studio.studio.ipynb #4561f852
 class Studio:
     "Everything about a run, to look at and to work with; display it as the last line of a cell."
 
@@ -226,8 +226,8 @@ class Studio:
                 self.tabs.children[change["new"]].children = [make(self.session)]
 
     def _picture(self) -> None:
-        "Bring the picture up to date, at most every ten seconds while something goes on."
-        if self.handle and (not self.session.busy or time.monotonic() - self.pictured > 10):
+        "Bring the picture up to date, at most every half minute while something goes on."
+        if self.handle and (not self.session.busy or time.monotonic() - self.pictured > 30):
             self.pictured = time.monotonic()
             self.handle.update(HTML(still_html(self.session)))
 
