@@ -143,7 +143,7 @@ def test_a_clip_is_made(seen):
     card.get_by_role("button", name="Clip").click()
     card.locator("img[src^='data:image/webp']").wait_for(timeout=60_000)
     seen.timed("a clip of 100 steps", started)
-    assert "Actions at random, 100 steps" in card.inner_text()
+    card.get_by_text("Actions at random, 100 steps").first.wait_for()
     seen.shot("clip", card)
 
 
@@ -154,10 +154,14 @@ def test_worlds_are_duplicated_moved_dropped_and_brought_back(seen):
     cards(seen).nth(1).filter(has_text="not bold").wait_for()
     cards(seen).first.get_by_role("button", name="Drop").click()
     cards(seen).nth(2).wait_for(state="detached")
-    for _ in range(3):
-        seen.page.get_by_role("button", name="Undo").click()
-    cards(seen).nth(1).filter(has_text="not bold").wait_for()
-    assert cards(seen).count() == 2
+    undo = seen.page.get_by_role("button", name="Undo")
+    undo.click()
+    cards(seen).nth(2).wait_for()                            # not dropped
+    undo.click()
+    cards(seen).nth(2).filter(has_text="not bold").wait_for()                 # not moved
+    undo.click()
+    cards(seen).nth(2).wait_for(state="detached")            # not duplicated
+    assert cards(seen).count() == 2 and "not bold" in cards(seen).nth(1).inner_text()
 
 
 def test_heist_shows_its_way_and_is_played(seen):
