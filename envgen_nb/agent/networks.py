@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from .attention import Ids, Linear, Numbers, Patches, Reader, fan_in_
+from .attention import GridReader, Ids, Linear, Numbers, Patches, Reader, fan_in_
 
 # %% ../../nbs/40_agent.networks.ipynb #60102e14
 @dataclass(frozen=True)
@@ -257,8 +257,7 @@ class Symbols(nn.Module):
         self.known = Layer(Linear(self.numbers.features, known), scale=math.sqrt(2))
         ids = [[int(space[name].high.max()) + 1 for name in group] for group in self.grids]
         self.cells = nn.ModuleList(Ids(numbers, size) for numbers in ids)
-        self.readers = nn.ModuleList(Reader(shape, size, preset.heads, known, reach=2, kept=8, own=False)
-                                     for shape in shapes)
+        self.readers = nn.ModuleList(GridReader(shape, size, preset.heads, known, reach=2, kept=8) for shape in shapes)
         self.maps = nn.ModuleList(Linear(n, width) for n in (known, *(r.nears + r.answers for r in self.readers)))
         self.norm = nn.LayerNorm(width)
         self.dense = dense(width, preset.hidden[1:], preset.layer_norm, math.sqrt(2), math.sqrt(2))
@@ -286,10 +285,11 @@ class Squares(nn.Module):
         rows, columns = (n // preset.patch for n in shape[:2])
         if not rows * columns:
             raise ValueError(f"pictures of shape {shape} are too small for this network")
-        self.cells = Patches(preset.patch, size)
-        self.reader = Reader((rows, columns), size, preset.heads, known, reach=max(rows, columns), kept=16, own=True)
-        self.known = Layer(Linear(self.reader.nears, known), scale=math.sqrt(2))
-        self.map = Linear(self.reader.nears + known + self.reader.answers, width)
+        kept = 16 * rows * columns
+        self.cells = Patches(preset.patch, rows * columns, size, kept=16)
+        self.reader = Reader((rows, columns), size, preset.heads, known)
+        self.known = Layer(Linear(kept, known), scale=math.sqrt(2))
+        self.map = Linear(kept + known + self.reader.answers, width)
         self.norm = nn.LayerNorm(width)
         self.dense = dense(width, preset.hidden[1:], preset.layer_norm, math.sqrt(2), math.sqrt(2))
 
@@ -297,10 +297,9 @@ class Squares(nn.Module):
         fan_in_(self.map, 1.0, generator)
 
     def forward(self, obs: Tensor, dtype: torch.dtype) -> Tensor:
-        cells = self.cells(obs, dtype)
-        near = self.reader.near(cells)
-        known = self.known(near)
-        heard = self.map(torch.cat([near, known, self.reader.ask(cells, known)], 1))
+        cells, kept = self.cells(obs, dtype)
+        known = self.known(kept)
+        heard = self.map(torch.cat([kept, known, self.reader.ask(cells, known)], 1))
         return self.dense(F.relu(self.norm(heard.float())).to(dtype))
 
 # %% ../../nbs/40_agent.networks.ipynb #2f65b969
