@@ -262,10 +262,10 @@ def test_what_breaks_in_training_is_told(tmp_path, monkeypatch):
 
 def test_a_finished_run_is_opened(whole, capsys):
     studio = Studio(whole)
-    assert studio.session.where.step == "done" and len(studio.worlds.state.designs) == 2
-    assert not studio.worlds.state.editable and studio.worlds.state.agent is not None
     for index in range(4):
         studio.tabs.selected_index = index
+    assert studio.session.where.step == "done" and len(studio.worlds.state.designs) == 2
+    assert not studio.worlds.state.editable and studio.worlds.state.agent is not None
     picture = still_html(studio.session)
     assert studio.session.error == "" and "finished" in picture and picture.count("<img") == 3
     studio.session.train()

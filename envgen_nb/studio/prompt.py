@@ -93,8 +93,8 @@ LIMITS = {      # of what a run may ask: label, the largest that can be typed, a
 }
 
 # %% ../../nbs/63_studio.prompt.ipynb #a3810645
-class Editor(HasTraits):
-    "A template and who is to answer it, before it is asked."
+class _Prompt(HasTraits):
+    "A template, who is to answer it, and the prompt that it makes."
     simulator = Unicode("crafter", help="the game")
     vocabulary = Unicode("paper", help="which settings a designer may use")
     num_worlds = Int(4, help="how many worlds to ask for")
@@ -109,15 +109,6 @@ class Editor(HasTraits):
     facts = AnyTrait(None, help="success rates and worlds for the later prompts; None: made up")
     complaints = Tuple(help="what is wrong with the template that is shown")
     filled = Unicode("", help="the prompt as the model will get it")
-    names = Tuple(help="of the templates that can be loaded")
-    error = Unicode("", help="what went wrong, and what to do")
-
-    def __init__(self, **traits: Any):
-        super().__init__(**traits)
-        if not self.first:
-            self.load("default")
-        self.names = template_names()
-        self._work_out()
 
     @property
     def text(self) -> str:
@@ -137,14 +128,27 @@ class Editor(HasTraits):
         feedback, previous = self.facts or ({name: (0.0, 0.0) for name in simulator.objectives}, ())
         return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), feedback, previous)
 
-    def difference(self) -> str:
-        "How the template that is shown differs from the kit's own."
-        return difference(getattr(load_templates(), self.kind), self.text)
-
     def limits(self) -> dict[str, int | None]:
         "What the run may ask, as its settings have it."
         return {"max_reasks": self.max_reasks, "max_calls": self.max_calls or None,
                 "max_tokens": self.max_tokens or None}
+
+# %% ../../nbs/63_studio.prompt.ipynb #5a6e69a8
+class Editor(_Prompt):
+    "A template and who is to answer it, before it is asked."
+    names = Tuple(help="of the templates that can be loaded")
+    error = Unicode("", help="what went wrong, and what to do")
+
+    def __init__(self, **traits: Any):
+        super().__init__(**traits)
+        if not self.first:
+            self.load("default")
+        self.names = template_names()
+        self._work_out()
+
+    def difference(self) -> str:
+        "How the template that is shown differs from the kit's own."
+        return difference(getattr(load_templates(), self.kind), self.text)
 
     def templates(self) -> Templates:
         "Both templates; `ValueError` lists what is wrong with them."

@@ -336,29 +336,8 @@ class Worker(_Told):
         self._relay.put(piece, within=0.2)
 
 # %% ../../nbs/62_studio.run.ipynb #17bd097b
-class Session(Worker):
-    "One run, and what is being done with it."
-
-    def __init__(self, run: RunFolder | str | Path | None = None):
-        super().__init__()
-        if run is not None:
-            self.open(run.path if isinstance(run, RunFolder) else run)
-
-    def new(
-        self,
-        settings: RunSettings,
-        path: str | Path | None = None,   # None: a new folder in the runs folder
-    ) -> None:
-        "Begin a run."
-        with telling(self):
-            self._must_be_idle()
-            self._show(create_run(settings, path or new_run_path(settings.simulator)))
-
-    def open(self, path: str | Path) -> None:
-        "Show a run that is there, finished or not."
-        with telling(self):
-            self._must_be_idle()
-            self._show(RunFolder(path))
+class _Steps(Worker):
+    "What can be done next in a run."
 
     def generate(self) -> None:
         "Go on until there are worlds; those that nobody has trained in yet are put aside as a draft."
@@ -379,23 +358,6 @@ class Session(Worker):
     def all(self) -> None:
         "Go on to the end."
         self._begin("all")
-
-    def answer(self, text: str) -> None:
-        "Hand in the reply that a person brought (designer `manual`)."
-        with telling(self):
-            if self.asked is None:
-                raise EditError("nothing is being asked at the moment: generate first")
-            if not text.strip():
-                raise EditError("the reply is empty: paste the whole answer of the model")
-            write_text(self.asked[1], text)
-            self.asked = None
-
-    def edit(self, designs: Sequence[Design]) -> None:
-        "Replace the worlds that the agent will train in next."
-        with telling(self):
-            self._must_be_idle()
-            edit_worlds(self.run, self.where.part, designs)
-            self.version += 1
 
     def _begin(self, action: str) -> None:
         "Start the thread that does it."
@@ -419,3 +381,45 @@ class Session(Worker):
         replies = len(self.run.rejected(part)) if self.where.step == "design" else 0
         if self.where.step == "train" or replies > self.run.settings.max_reasks:
             design_again(self.run, part)
+
+# %% ../../nbs/62_studio.run.ipynb #9778224d
+class Session(_Steps):
+    "One run, and what is being done with it."
+
+    def __init__(self, run: RunFolder | str | Path | None = None):
+        super().__init__()
+        if run is not None:
+            self.open(run.path if isinstance(run, RunFolder) else run)
+
+    def new(
+        self,
+        settings: RunSettings,
+        path: str | Path | None = None,   # None: a new folder in the runs folder
+    ) -> None:
+        "Begin a run."
+        with telling(self):
+            self._must_be_idle()
+            self._show(create_run(settings, path or new_run_path(settings.simulator)))
+
+    def open(self, path: str | Path) -> None:
+        "Show a run that is there, finished or not."
+        with telling(self):
+            self._must_be_idle()
+            self._show(RunFolder(path))
+
+    def answer(self, text: str) -> None:
+        "Hand in the reply that a person brought (designer `manual`)."
+        with telling(self):
+            if self.asked is None:
+                raise EditError("nothing is being asked at the moment: generate first")
+            if not text.strip():
+                raise EditError("the reply is empty: paste the whole answer of the model")
+            write_text(self.asked[1], text)
+            self.asked = None
+
+    def edit(self, designs: Sequence[Design]) -> None:
+        "Replace the worlds that the agent will train in next."
+        with telling(self):
+            self._must_be_idle()
+            edit_worlds(self.run, self.where.part, designs)
+            self.version += 1

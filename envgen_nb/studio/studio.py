@@ -8,7 +8,6 @@ __all__ = ['curve_png', 'still_html', 'WorldsTab', 'Studio', 'somebody_there']
 # %% ../../nbs/69_studio.studio.ipynb #76ec53d5
 import asyncio
 import base64
-import contextlib
 import html
 import io
 import time
@@ -30,7 +29,7 @@ from .look import STYLE, bind, column, listen, note, row
 from .play import Keys
 from .prompt import Editor, apply, latest_facts, new_settings, prompt_view, show_run
 from .reply import coming_view, manual_view, reply_view
-from .run import Point, Session, telling
+from .run import Point, Session, guarding
 from .step import buttons_view, objectives_html, runs_view, status_html, status_view, step_view, thin
 from .worlds import Worlds, worlds_view
 from ..world import get_simulator
@@ -71,14 +70,12 @@ def still_html(session: Session) -> str:
             f'{objectives_html(session.run)}{strip_html(session.run)}</div>')
 
 # %% ../../nbs/69_studio.studio.ipynb #ac55869d
-class WorldsTab:
+class _CycleGallery:
     "The gallery of a session's run, for the cycle that is chosen."
-
-    DELAY = 0.5      # seconds until a change is written
 
     def __init__(self, session: Session):
         self.session, self.state, self.kind, self.measured = session, None, None, None
-        self.waiting, self.showing, self.shown = False, False, (None, None)
+        self.front, self.shown, self.waiting = False, (None, None), False    # waiting: a change is not yet written
         self.which = widgets.Dropdown(description="Cycle", tooltip="whose worlds are shown",
                                       style={"description_width": "initial"}, layout=widgets.Layout(width="auto"))
         self.told, self.place = widgets.HTML(), column()
@@ -86,10 +83,15 @@ class WorldsTab:
         listen(self.which, self.show, session)
         bind(session, ["version", "busy"], self.look)
 
+    def turn(self, front: bool) -> None:
+        "Come to the front, or go behind another tab."
+        self.front = front
+        self.look()
+
     def look(self) -> None:
-        "Follow the run."
+        "Follow the run, while somebody looks on: to draw worlds takes time from the training."
         run = self.session.run
-        if run is None:
+        if run is None or not self.front:
             return
         parts = [part for part in run.parts if run.worlds(part)]
         if (run.path, tuple(parts)) != self.shown:
@@ -101,18 +103,14 @@ class WorldsTab:
     def show(self, _: object = None) -> None:
         "Put the chosen cycle's worlds into the gallery."
         run, part, where = self.session.run, self.which.value, self.session.where
-        self._gallery(run)
+        self._open(run)
         number = int(part.partition("-")[2]) if part else 0
         designs = tuple(map(Design, run.worlds(part), run.purposes(part))) if part else ()
-        self.showing = True
-        with contextlib.ExitStack() as after:
-            after.callback(setattr, self, "showing", False)
-            self.state.previous = tuple(run.worlds(f"cycle-{number - 1}")) if number > 1 else ()
-            self.state.editable = (not self.session.busy and where.step == "train" and not where.begun
-                                   and where.part == part)
-            if designs != self.state.designs and not self.waiting:
-                self.state.designs = designs
-        self._agent(run)
+        self.state.previous = tuple(run.worlds(f"cycle-{number - 1}")) if number > 1 else ()
+        self.state.editable = (not self.session.busy and where.step == "train" and not where.begun
+                               and where.part == part)
+        if designs != self.state.designs and not self.waiting:
+            self.state.designs = designs
         self.told.value = f'<div class="envgen">{note(self._words(part), "envgen-quiet")}</div>'
 
     def _words(self, part: str | None) -> str:
@@ -123,21 +121,39 @@ class WorldsTab:
             return "The agent trains in these worlds next. You may change them before it does."
         return "These worlds stay as they are: the agent has trained in them, or is about to."
 
-    def _gallery(self, run: RunFolder) -> None:
-        "A gallery for this run's game."
-        kind = (run.settings.simulator, run.settings.vocabulary)
+    def _open(self, run: RunFolder) -> None:
+        "A gallery for this run's game, whose clips are played by the agent as it was measured last."
+        kind, measured = (run.settings.simulator, run.settings.vocabulary), (run.path, tuple(run.evaluations()))
         if kind != self.kind:
             self.kind, self.measured = kind, None
             self.state = Worlds(get_simulator(kind[0]), kind[1])
-            self.state.observe(self._changed, "designs")
             self.place.children = [worlds_view(self.state)]
-
-    def _agent(self, run: RunFolder) -> None:
-        "Clips are played by the agent as it was measured last."
-        measured = (run.path, tuple(run.evaluations()))
         if measured != self.measured:
-            self.state.agent = load_agent(run) if measured[1] else None
-            self.measured = measured
+            self.measured, self.state.agent = measured, load_agent(run) if measured[1] else None
+
+# %% ../../nbs/69_studio.studio.ipynb #25294a5d
+class WorldsTab(_CycleGallery):
+    "The gallery, and the way from it into the run."
+
+    DELAY = 0.5      # seconds until a change is written
+
+    def __init__(self, session: Session):
+        self.showing = False                                 # whether the worlds change because the run did
+        super().__init__(session)
+
+    def show(self, _: object = None) -> None:
+        "The same, as a change that nobody made by hand."
+        self.showing = True
+        try:
+            super().show()
+        finally:
+            self.showing = False
+
+    def _open(self, run: RunFolder) -> None:
+        before = self.state
+        super()._open(run)
+        if self.state is not before:
+            self.state.observe(self._changed, "designs")
 
     def _changed(self, _: object) -> None:
         "A person changed the worlds."
@@ -156,8 +172,8 @@ class WorldsTab:
             self.session.edit(self.state.designs)
 
 # %% ../../nbs/69_studio.studio.ipynb #4561f852
-class Studio:
-    "Everything about a run, to look at and to work with; display it as the last line of a cell."
+class _Desk:
+    "A run with the prompt that is edited for it and the worlds that are edited in it."
 
     def __init__(
         self,
@@ -166,19 +182,9 @@ class Studio:
     ):
         self.session = Session(run if run is not None else open_run("", **settings))
         self.editor, self.worlds = Editor(), WorldsTab(self.session)
-        self.handle, self.pictured, self.open, self.part = None, 0.0, None, None
+        self.open, self.part = None, None
         bind(self.session, ["run"], self._opened)
         bind(self.session, ["version"], self._news)
-        self.later = {2: step_view, 3: compare_view}         # tabs that are made when they are looked at
-        self.tabs = widgets.Tab([column(prompt_view(self.editor), reply_view(self.session)), self.worlds.view,
-                                 column(), column()], titles=["Prompt", "Worlds", "Train", "Compare"])
-        self.tabs.observe(self._selected, "selected_index")
-        self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"),
-                           runs_view(self.session, self.new), buttons_view(self.session, self.ready),
-                           status_view(self.session), manual_view(self.session), coming_view(self.session), self.tabs,
-                           Keys())
-        self.view.add_class("envgen-studio")
-        bind(self.session, ["version", "training"], self._picture)
 
     @property
     def run(self) -> RunFolder | None:
@@ -218,11 +224,34 @@ class Studio:
                 self.part = part
                 self.editor.kind = "first" if part in ("cycle-0", "cycle-1") else "update"
 
+# %% ../../nbs/69_studio.studio.ipynb #23d034c9
+class Studio(_Desk):
+    "Everything about a run, to look at and to work with; display it as the last line of a cell."
+
+    def __init__(
+        self,
+        run: RunFolder | str | Path | None = None,   # a run, or its folder; None: a new one with the settings given
+        **settings: Any,                             # of a new run, as for `open_run`
+    ):
+        super().__init__(run, **settings)
+        self.handle, self.pictured = None, 0.0
+        self.later = {2: step_view, 3: compare_view}         # tabs that are made when they are looked at
+        self.tabs = widgets.Tab([column(prompt_view(self.editor), reply_view(self.session)), self.worlds.view,
+                                 column(), column()], titles=["Prompt", "Worlds", "Train", "Compare"])
+        self.tabs.observe(self._selected, "selected_index")
+        self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"),
+                           runs_view(self.session, self.new), buttons_view(self.session, self.ready),
+                           status_view(self.session), manual_view(self.session), coming_view(self.session), self.tabs,
+                           Keys())
+        self.view.add_class("envgen-studio")
+        bind(self.session, ["version", "training"], self._picture)
+
     def _selected(self, change: Any) -> None:
-        "A tab is made when it is looked at for the first time: the studio appears sooner."
-        make = self.later.pop(change["new"], None)
-        if make:
-            with telling(self.session):
+        "Another tab is in front."
+        with guarding(self.session):
+            self.worlds.turn(change["new"] == 1)
+            make = self.later.pop(change["new"], None)
+            if make:
                 self.tabs.children[change["new"]].children = [make(self.session)]
 
     def _picture(self) -> None:
