@@ -135,7 +135,7 @@ def plain_heist(
 
     return games, step
 
-
+# %% ../nbs/72_bench.ipynb #67c13c0f
 def heist_row(world: Any, num_envs: int, num_threads: int, seconds: float) -> dict:
     "One row of the table; `ImportError` without Procgen."
     venv = make_vec("heist", [world], num_envs, num_threads=num_threads)
