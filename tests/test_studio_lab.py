@@ -174,7 +174,7 @@ def test_train_pause_and_stop(seen, place):
     seen.timed("from Pause to paused, as it is seen", started)
     figure.wait_for()
     drawing.wait_for(state="hidden")
-    assert figure.bounding_box()["width"] > 900                                   # drawn at its full width
+    seen.page.wait_for_function("() => document.querySelector('.envgen-studio .js-plotly-plot').clientWidth > 900")
     seen.page.wait_for_timeout(1200)                                              # news come once a second
     done = studio(seen).locator("progress").first.get_attribute("value")
     seen.page.wait_for_timeout(1500)

@@ -236,7 +236,7 @@ def curves_view(session: Session) -> widgets.Widget:
         if session.run is None:
             return
         objectives, points = session.run.simulator.objectives, thin(session.points)
-        if session.busy and not session.paused:
+        if not points or (session.busy and not session.paused):            # nothing to zoom into yet, or no time
             show(curves_svg(objectives, points))
             return
         show("")
