@@ -86,6 +86,11 @@ class Attend(torch.autograd.Function):
         return dcells, torch.bmm(dscores, cells), dbias
 
 # %% ../../nbs/45_agent.attention.ipynb #632c9e91
+def _before(dy: Tensor, y: Tensor) -> Tensor:
+    "The gradient before a ReLU that gave y."
+    return torch.ops.aten.threshold_backward(dy, y, 0)
+
+
 class _Lookup(torch.autograd.Function):
     "Rows of relu(ones · weightᵀ): weight (size, ids), ones (things, ids), index (n,) to (n, size)."
 
@@ -98,7 +103,7 @@ class _Lookup(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, drows: Tensor) -> tuple[Tensor, None, None]:
         rows, ones, index = ctx.saved_tensors
-        drows = torch.ops.aten.threshold_backward(drows, rows, 0)                # of the relu
+        drows = _before(drows, rows)
         return (drows.t() @ ones.index_select(0, index)).float(), None, None
 
 
@@ -165,11 +170,6 @@ def _squares(pictures: Tensor, side: int) -> Tensor:
     rows, columns = pictures.shape[1] // side, pictures.shape[2] // side
     cut = pictures[:, :rows * side, :columns * side].unflatten(2, (columns, side)).unflatten(1, (rows, side))
     return cut.permute(1, 3, 0, 2, 4, 5).reshape(rows * columns, len(pictures), -1)
-
-
-def _before(dy: Tensor, y: Tensor) -> Tensor:
-    "The gradient before a ReLU that gave y."
-    return torch.ops.aten.threshold_backward(dy, y, 0)
 
 
 def _sums(dy: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -175,13 +175,8 @@ class WorldsTab(_CycleGallery):
 class _Desk:
     "A run with the prompt that is edited for it and the worlds that are edited in it."
 
-    def __init__(
-        self,
-        run: RunFolder | str | Path | None = None,   # a run, or its folder; None: a new one with the settings given
-        **settings: Any,                             # of a new run, as for `open_run`
-    ):
-        self.session = Session(run if run is not None else open_run("", **settings))
-        self.editor, self.worlds = Editor(), WorldsTab(self.session)
+    def __init__(self, session: Session):
+        self.session, self.editor, self.worlds = session, Editor(), WorldsTab(session)
         self.open, self.part = None, None
         bind(self.session, ["run"], self._opened)
         bind(self.session, ["version"], self._news)
@@ -233,7 +228,7 @@ class Studio(_Desk):
         run: RunFolder | str | Path | None = None,   # a run, or its folder; None: a new one with the settings given
         **settings: Any,                             # of a new run, as for `open_run`
     ):
-        super().__init__(run, **settings)
+        super().__init__(Session(run if run is not None else open_run("", **settings)))
         self.handle, self.pictured = None, 0.0
         self.later = {2: step_view, 3: compare_view}         # tabs that are made when they are looked at
         self.tabs = widgets.Tab([column(prompt_view(self.editor), reply_view(self.session)), self.worlds.view,
