@@ -1709,6 +1709,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'envgen_nb.heist.world.rooms_needed': ('heist.world.html#rooms_needed', 'envgen_nb/heist/world.py')},
             'envgen_nb.studio.compare': { 'envgen_nb.studio.compare._band': ('studio.compare.html#_band', 'envgen_nb/studio/compare.py'),
                                           'envgen_nb.studio.compare._drawn': ('studio.compare.html#_drawn', 'envgen_nb/studio/compare.py'),
+                                          'envgen_nb.studio.compare._purpose': ( 'studio.compare.html#_purpose',
+                                                                                 'envgen_nb/studio/compare.py'),
                                           'envgen_nb.studio.compare._strip': ('studio.compare.html#_strip', 'envgen_nb/studio/compare.py'),
                                           'envgen_nb.studio.compare.binned_returns': ( 'studio.compare.html#binned_returns',
                                                                                        'envgen_nb/studio/compare.py'),

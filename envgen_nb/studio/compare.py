@@ -22,7 +22,7 @@ from PIL import Image
 
 from ..cycle.folder import RunFolder
 from .figures import heatmap_figure, scores, training_score
-from .look import bind, button, column, columns, heading, note, row, table
+from .look import bind, button, column, columns, fold, heading, note, row, table
 from .progress import duration
 from .run import Session
 from .step import choices
@@ -120,13 +120,19 @@ def _strip(path: Path, width: int, changed: float) -> str:
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
+def _purpose(text: str) -> str:
+    "What a world is for: its first line, what the designer wrote after it folded up."
+    first, _, rest = text.strip().partition("\n")
+    return fold(first, f'<div style="white-space:pre-wrap">{html.escape(rest)}</div>') if rest else html.escape(first)
+
+
 def strip_html(run: RunFolder, width: int = 420) -> str:
     "The worlds of every cycle side by side, what they are for under them."
     shown = []
     for part in run.parts:
         path = run.path / part / "worlds.png"
         if path.exists():
-            listed = "".join(f"<li>{html.escape(purpose or str(world))}</li>"
+            listed = "".join(f"<li>{_purpose(purpose or str(world))}</li>"
                              for purpose, world in zip(run.purposes(part), run.worlds(part), strict=True))
             shown.append(f'<figure style="margin:0;flex:0 1 {width}px;min-width:220px"><figcaption><b>'
                          f'{part.replace("-", " ").capitalize()}</b></figcaption><img alt="the worlds of {part}" '

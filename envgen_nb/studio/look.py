@@ -39,8 +39,8 @@ STYLE = """<style>
 .envgen-curves { font-size: 12px; color: var(--jp-ui-font-color2, #555); }
 .envgen-curves b { display: block; margin: 10px 0 4px 50px; font-size: 14px; font-weight: normal; }
 .envgen-panel { display: grid; grid-template-columns: 44px 1fr; grid-template-rows: auto 1fr auto; column-gap: 6px;
-  text-align: right; line-height: 1; }
-.envgen-panel svg { grid-area: 1 / 2 / span 2; width: 100%; overflow: visible;
+  padding-right: 4px; text-align: right; line-height: 1; }
+.envgen-panel svg { grid-area: 1 / 2 / span 2; box-sizing: border-box; width: 100%; overflow: visible;
   border: solid rgba(127, 127, 127, 0.5); border-width: 0 0 1px 1px; }
 .envgen-panel span:nth-of-type(2) { grid-area: 2 / 1; align-self: end; }
 .envgen-panel span:last-child { grid-area: 3 / 2; margin: 4px 0; }
