@@ -94,6 +94,9 @@ def learning_comparison(runs: Sequence[RunFolder], together: bool = False, stret
                                     mode="lines", fillcolor=f"rgba({colour},0.18)"))
         figure.add_trace(go.Scatter(x=middle, y=mean, mode="lines", name=name, connectgaps=False,
                                     line=dict(color=f"rgb({colour})", dash=_DASHES[k % len(_DASHES)])))
+    if all(np.isnan(trace.y).all() for trace in figure.data):
+        figure.add_annotation(text="No training episode in the original game has ended yet.", showarrow=False,
+                              xref="paper", yref="paper", x=0.5, y=0.5)
     figure.update_xaxes(title="environment steps")
     figure.update_yaxes(title="mean return, original game")
     return plain(figure.update_layout(title="Learning in the original game, with 95% intervals", height=380))
