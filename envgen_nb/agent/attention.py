@@ -58,10 +58,9 @@ class Linear(nn.Linear):
             return _Product.apply(x, self.weight, self.bias, weight, bias)
         return F.linear(x, weight, bias)
 
-    @torch.no_grad()
     def copies(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         "Weight and bias in another type."
-        with torch.inference_mode(False):
+        with torch.inference_mode(False), torch.no_grad():       # in this order: the first turns gradients on
             return self.weight.to(dtype), None if self.bias is None else self.bias.to(dtype)
 
 # %% ../../nbs/45_agent.attention.ipynb #00b63470
