@@ -124,7 +124,7 @@ class Finished(Event):
     seconds: float            # of this session
 
 # %% ../../nbs/52_cycle.run.ipynb #198f4f9f
-CHECKPOINT_SECONDS = 30.0    # a killed run repeats at most this much work, plus one rollout
+CHECKPOINT_SECONDS = 5.0    # a run that is killed, or stopped at once, repeats at most this much, and a rollout
 
 
 @dataclass
