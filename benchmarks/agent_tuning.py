@@ -8,6 +8,7 @@ Every run is one line of benchmarks/agent_tuning.jsonl. The score is told in bot
 (as Crafter's published figures are), and of the final policy over 300 episodes that no training used.
 `kept`, `own` and `compiled` are no fields of a preset: the first two are arguments of `Reader` in `agent.attention` and
 were changed there, `compiled=False` is attention computed by torch in bfloat16 (`agent.attention.LANES = 0`).
+`parts=False` is `laptop` before its pictures were read a few at a time (`Patches`), which computes the same.
 """
 
 import argparse
