@@ -80,6 +80,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                            'envgen_nb/agent/attention.py'),
                                            'envgen_nb.agent.attention._before': ( 'agent.attention.html#_before',
                                                                                   'envgen_nb/agent/attention.py'),
+                                           'envgen_nb.agent.attention._of_bytes': ( 'agent.attention.html#_of_bytes',
+                                                                                    'envgen_nb/agent/attention.py'),
                                            'envgen_nb.agent.attention._squares': ( 'agent.attention.html#_squares',
                                                                                    'envgen_nb/agent/attention.py'),
                                            'envgen_nb.agent.attention._sums': ( 'agent.attention.html#_sums',

@@ -136,6 +136,15 @@ class Ids(nn.Module):
         index = self.index(grids)
         return _Lookup.apply(self.embedding, self.ones.to(dtype), index.flatten()).view(*index.shape, -1)
 
+# %% ../../nbs/45_agent.attention.ipynb #c1060ec9
+_CONTRAST = 4        # c: what deviates from a square's mean colour counts so many times
+
+
+def _of_bytes(weight: Tensor) -> Tensor:
+    "Weights (size, pixels · 3) for the colours that a layer is told, as weights for the bytes of a square."
+    weight = weight.view(len(weight), -1, 3)
+    return weight.mean(1, keepdim=True).lerp(weight, _CONTRAST).flatten(1) / 255
+
 # %% ../../nbs/45_agent.attention.ipynb #d446666d
 class Patches(nn.Module):
     "Squares of a picture to what stands for them, and what is kept of each."
@@ -143,7 +152,7 @@ class Patches(nn.Module):
     def __init__(self, side: int, squares: int, size: int, kept: int):       # side: of a square, in pixels
         super().__init__()
         self.side = side
-        self.shows, self.means = Linear(3 * side * side, size), Linear(size, size)
+        self.shows, self.means = nn.Linear(3 * side * side, size), Linear(size, size)
         self.keeps = nn.Parameter(torch.empty(squares, size, kept))
         self.keeps_bias = nn.Parameter(torch.empty(squares, 1, kept))
 
@@ -156,9 +165,9 @@ class Patches(nn.Module):
 
     def forward(self, pictures: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         "Pictures (B, H, W, 3) of bytes to (B, squares, size) and (B, squares · kept) of that type."
-        shows, means = (layer.kept or layer.copies(dtype) for layer in (self.shows, self.means))
-        return _Look.apply(pictures, self.side, self.shows.weight, self.shows.bias, self.means.weight, self.means.bias,
-                           self.keeps, self.keeps_bias, *shows, *means)
+        return _Look.apply(pictures, self.side, _of_bytes(self.shows.weight), self.shows.bias,
+                           self.means.weight, self.means.bias, self.keeps, self.keeps_bias,
+                           *(self.means.kept or self.means.copies(dtype)))
 
 # %% ../../nbs/45_agent.attention.ipynb #1591f5bb
 _PART = 64           # pictures that are read at a time on a CPU
@@ -178,12 +187,12 @@ def _sums(dy: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 # %% ../../nbs/45_agent.attention.ipynb #cdf94aae
 class _Look(torch.autograd.Function):
-    "What `Patches` computes: pictures and its six parameters, and the first four in the type to compute in."
+    "What `Patches` computes: pictures and its six parameters, and `means` in the type to compute in."
 
     @staticmethod
     def forward(ctx: Any, pictures: Tensor, side: int, *parameters: Tensor) -> tuple[Tensor, Tensor]:
-        *_, keeps, keeps_bias, shows, shows_bias, means, means_bias = parameters
-        keeps, keeps_bias, shows = keeps.to(shows.dtype), keeps_bias.to(shows.dtype), shows / 255
+        shows, shows_bias, _, _, keeps, keeps_bias, means, means_bias = parameters
+        shows, shows_bias, keeps, keeps_bias = (x.to(means.dtype) for x in (shows, shows_bias, keeps, keeps_bias))
         ctx.part = _PART if pictures.device.type == "cpu" else len(pictures)
         cells = means.new_empty(len(pictures), len(keeps), len(means))
         kept = means.new_empty(len(pictures), len(keeps), keeps.shape[2])
@@ -214,8 +223,7 @@ class _Look(torch.autograd.Function):
                     dnoted.sum(1, keepdim=True))
             for total, one in zip(found, more, strict=True):
                 total += one
-        found[0] /= 255
-        return None, None, *found, None, None, None, None
+        return None, None, *found, None, None
 
 # %% ../../nbs/45_agent.attention.ipynb #e623e32d
 class Reader(nn.Module):

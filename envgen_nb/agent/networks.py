@@ -107,7 +107,7 @@ PRESETS = {preset.name: preset for preset in (
            clip=0.2, value_coef=0.5, entropy_coef=0.01, bf16=True),
     Preset("laptop", encoder="squares", channels=(), blocks=0, hidden=(256, 256), layer_norm=False,
            patch=7, embedding=64, heads=8, num_envs=64, rollout_steps=64,       # these, minibatches and rate: tried
-           gamma=0.95, gae_lambda=0.65, learning_rate=7e-4, max_grad_norm=0.5, epochs=3, minibatches=4, pieces=2,
+           gamma=0.95, gae_lambda=0.65, learning_rate=1.4e-3, max_grad_norm=0.5, epochs=3, minibatches=4, pieces=2,
            clip=0.2, value_coef=0.5, entropy_coef=0.01, bf16=True),             # the rest: Moon et al. 2023
     Preset("symbols", encoder="grids", channels=(), blocks=0, hidden=(256, 256), layer_norm=False,
            patch=0, embedding=16, heads=8, num_envs=256, rollout_steps=16,      # the same
