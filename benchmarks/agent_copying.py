@@ -12,6 +12,7 @@ will do. But they say only how fast pictures are read; how much an agent then le
 
 import argparse
 import ast
+import contextlib
 
 import torch
 from agent_learning import learn
@@ -54,7 +55,7 @@ def misses(policy: Policy, pictures: Tensor, would: Tensor, expected: Tensor) ->
 def copy(preset: Preset, seed: int, learned: Examples, asked: Examples) -> list[tuple[float, float]]:
     "What a new network misses after each of UPDATES."
     generator = torch.Generator().manual_seed(seed)
-    with make_vec("crafter", num_envs=1, obs=preset.obs) as venv:
+    with contextlib.closing(make_vec("crafter", num_envs=1, obs=preset.obs)) as venv:
         policy = Policy(preset, venv.single_observation_space, venv.single_action_space, generator)
     policy.returns.update(learned[2])
     adam, found = torch.optim.Adam(policy.parameters(), lr=preset.learning_rate, eps=1e-5), []
@@ -87,10 +88,11 @@ def main() -> None:
     learned = tuple(torch.cat([x[:, ASKED:].flatten(0, 1) for x in both]) for both in found)
     asked = tuple(torch.cat([x[::10, :ASKED].flatten(0, 1) for x in both]) for both in found)
     print(f"{len(learned[0]):,} examples to learn from, {len(asked[0]):,} to be asked about")
-    print(f"{'seed':4}" + "".join(f"  after {n:,} updates: nats, value" for n in UPDATES))
+    print("missed after so many updates: nats of the actions, and part of the values' variance")
+    print("seed" + "".join(f"{n:16,}" for n in UPDATES))
     for seed in args.seeds:
         missed = copy(preset, seed, learned, asked)
-        print(f"{seed:4}" + "".join(f"{kl:25.3f}, {value:.3f}" for kl, value in missed), flush=True)
+        print(f"{seed:4}" + "".join(f"{kl:9.3f} {value:6.3f}" for kl, value in missed), flush=True)
 
 
 if __name__ == "__main__":
