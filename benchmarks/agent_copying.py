@@ -1,6 +1,6 @@
 """How fast does a network learn to read pictures? It learns to act as an agent does that is told what they show.
 
-    python benchmarks/agent_copying.py                                   # `laptop` as it is: about four minutes
+    python benchmarks/agent_copying.py                                   # `laptop` as it is: about six minutes
     python benchmarks/agent_copying.py --set learning_rate=7e-4
     python benchmarks/agent_copying.py --contrast 1                      # see `Patches` in `agent.attention`
 
@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     args = parser.parse_args()
     preset = get_preset(args.preset, **{k: ast.literal_eval(v) for k, v in (pair.split("=", 1) for pair in args.set)})
+    torch.set_num_threads(1)             # two settings can be looked at side by side
     keep_memory()
     if args.contrast is not None:
         attention._CONTRAST = args.contrast
