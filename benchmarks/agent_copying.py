@@ -6,8 +6,8 @@
 
 Two agents that see symbols are trained, for 400,000 and 1,000,000 steps. They play, and a picture is kept of each step.
 The network learns what they would do and what they expect from the pictures of some environments, and is asked about
-others. Trainings from rewards differ by luck so much that it takes ten of each to tell two settings apart; here two
-will do. But they say only how fast pictures are read; how much an agent then learns, `benchmarks/agent_tuning.py` says.
+others. Trainings from rewards differ so much by luck that ten of each could not tell two settings apart; here two show
+a large difference. It is one in how fast pictures are read; what is then learned, `benchmarks/agent_tuning.py` says.
 """
 
 import argparse

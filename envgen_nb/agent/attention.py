@@ -146,13 +146,22 @@ def _of_bytes(weight: Tensor) -> Tensor:
     return weight.mean(1, keepdim=True).lerp(weight, _CONTRAST).flatten(1) / 255
 
 # %% ../../nbs/45_agent.attention.ipynb #d446666d
+class _Shows(Linear):
+    "The first layer of `Patches`."
+
+    def copies(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        "Weights for bytes, and bias, in another type."
+        with torch.inference_mode(False), torch.no_grad():
+            return _of_bytes(self.weight).to(dtype), self.bias.to(dtype)
+
+
 class Patches(nn.Module):
     "Squares of a picture to what stands for them, and what is kept of each."
 
     def __init__(self, side: int, squares: int, size: int, kept: int):       # side: of a square, in pixels
         super().__init__()
         self.side = side
-        self.shows, self.means = nn.Linear(3 * side * side, size), Linear(size, size)
+        self.shows, self.means = _Shows(3 * side * side, size), Linear(size, size)
         self.keeps = nn.Parameter(torch.empty(squares, size, kept))
         self.keeps_bias = nn.Parameter(torch.empty(squares, 1, kept))
 
@@ -165,9 +174,10 @@ class Patches(nn.Module):
 
     def forward(self, pictures: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         "Pictures (B, H, W, 3) of bytes to (B, squares, size) and (B, squares · kept) of that type."
-        return _Look.apply(pictures, self.side, _of_bytes(self.shows.weight), self.shows.bias,
-                           self.means.weight, self.means.bias, self.keeps, self.keeps_bias,
-                           *(self.means.kept or self.means.copies(dtype)))
+        shows, means = (layer.kept or layer.copies(dtype) for layer in (self.shows, self.means))
+        weight = _of_bytes(self.shows.weight) if torch.is_grad_enabled() else self.shows.weight     # for its gradient
+        return _Look.apply(pictures, self.side, weight, self.shows.bias, self.means.weight, self.means.bias,
+                           self.keeps, self.keeps_bias, *shows, *means)
 
 # %% ../../nbs/45_agent.attention.ipynb #1591f5bb
 _PART = 64           # pictures that are read at a time on a CPU
@@ -187,12 +197,12 @@ def _sums(dy: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 # %% ../../nbs/45_agent.attention.ipynb #cdf94aae
 class _Look(torch.autograd.Function):
-    "What `Patches` computes: pictures and its six parameters, and `means` in the type to compute in."
+    "What `Patches` computes: pictures and its six parameters, and the first four in the type to compute in."
 
     @staticmethod
     def forward(ctx: Any, pictures: Tensor, side: int, *parameters: Tensor) -> tuple[Tensor, Tensor]:
-        shows, shows_bias, _, _, keeps, keeps_bias, means, means_bias = parameters
-        shows, shows_bias, keeps, keeps_bias = (x.to(means.dtype) for x in (shows, shows_bias, keeps, keeps_bias))
+        *_, keeps, keeps_bias, shows, shows_bias, means, means_bias = parameters
+        keeps, keeps_bias = keeps.to(means.dtype), keeps_bias.to(means.dtype)
         ctx.part = _PART if pictures.device.type == "cpu" else len(pictures)
         cells = means.new_empty(len(pictures), len(keeps), len(means))
         kept = means.new_empty(len(pictures), len(keeps), keeps.shape[2])
@@ -223,7 +233,7 @@ class _Look(torch.autograd.Function):
                     dnoted.sum(1, keepdim=True))
             for total, one in zip(found, more, strict=True):
                 total += one
-        return None, None, *found, None, None
+        return None, None, *found, None, None, None, None
 
 # %% ../../nbs/45_agent.attention.ipynb #e623e32d
 class Reader(nn.Module):
