@@ -68,19 +68,18 @@ def _check_choices(engine: Any, obs: Any, noise: Any) -> None:
         raise ValueError(f"noise=False leaves out draws that a picture needs: it goes with obs='symbols', not {obs!r}")
 
 # %% ../../nbs/18_crafter.vector.ipynb #5f0ae1bc
-def _make_engine(engine: str, plan: Plan, names: list[str], num_threads: int | None,
+def _make_engine(engine: str, plan: Plan, worlds: Sequence[CrafterWorld | None], num_threads: int | None,
                  out: dict[str, np.ndarray] | None) -> Engine | Crews:
     "An engine, with memory and threads or processes of its own."
     if engine == "fast":
         return Engine(plan, int(num_threads or 1), out)
+    names = [str(world) if world else "the ordinary game" for world in worlds]
     count = min(usable_cores() if num_threads is None else int(num_threads), len(names))
     return Crews(plan, names, count if count > 1 else 0, out)
 
 # %% ../../nbs/18_crafter.vector.ipynb #9c05f871
 class _Stage(VectorEnv):
     "What a vector environment of Crafter is made of, and how it ends."
-    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"], "render_fps": 10}
-    render_mode = "rgb_array"
 
     def __init__(
         self,
@@ -110,9 +109,8 @@ class _Stage(VectorEnv):
         numbers = [meaning(world) for world in self.worlds]
         self._plan = Plan(tuple(numbers[i] for i in self._played), base_seeds(seed, self.num_envs), obs,
                           self.length, int(episodes or 0), noise)
-        out = _check_out(out, self.observation_space)
-        names = [str(world) if world else "the ordinary game" for world in self.worlds]
-        self._engine = _make_engine(engine, self._plan, [names[i] for i in self._played], num_threads, out)
+        self._engine = _make_engine(engine, self._plan, [self.worlds[i] for i in self._played], num_threads,
+                                    _check_out(out, self.observation_space))
         self._seen = {when: {name.partition(".")[2]: array for name, array in self._engine.arrays.items()
                              if name.startswith(f"{when}.")} for when in ("obs", "final")}
         self._everybody, self._ready = np.ones(self.num_envs, np.bool_), False
@@ -143,6 +141,8 @@ class _Stage(VectorEnv):
 # %% ../../nbs/18_crafter.vector.ipynb #d0ba228c
 class _Album(_Stage):
     "Games to look at, to save and to go back to."
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"], "render_fps": 10}
+    render_mode = "rgb_array"
 
     def _see(self, when: str) -> Any:
         "The current observations (obs), or the last ones of ended episodes (final)."

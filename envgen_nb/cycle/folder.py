@@ -105,8 +105,7 @@ class RunFolder:
 
     def evaluations(self) -> dict[str, Evaluation]:
         "All measurements so far, in order."
-        found = {part: self.evaluation(part) for part in self.parts}
-        return {part: evaluation for part, evaluation in found.items() if evaluation is not None}
+        return {part: found for part in self.parts if (found := self.evaluation(part)) is not None}
 
     def usage(self) -> Usage:
         "What the model calls of the run have cost so far."

@@ -240,22 +240,8 @@ class _Stage(_Games):
         self._open(seed)
 
 # %% ../../nbs/23_heist.vector.ipynb #addfc31d
-class _Episodes(_Stage):
-    "How episodes begin, and what is found out about them."
-
-    def _begin(self, i: int) -> None:
-        "The next episode of one game, which has already put a level of its own on the screen."
-        self._episode[i] += 1
-        world, base = self._world[i], self._base[i]
-        if world is None:
-            state = read_state(self._games.get_state(i))
-        else:
-            rng = np.random.RandomState([base & 0xFFFFFFFF, base >> 32, int(self._episode[i])])
-            state = dress(self._first[i], make_level(world, rng, DIMENSIONS[self.mode]), world.look, rng)
-            self._games.set_state(i, write_state(state))
-        self._steps[i], self._return[i], self._unlocked[i] = 0, 0, False
-        self._spots[i], self._left[i] = _spots(state) + i * _PICTURE, _to_do(state)
-        self._possible[i] = self._left[i]
+class _Watched(_Stage):
+    "What is found out about the episodes, and told of them."
 
     def _watch(self) -> np.ndarray:
         "The watched bytes of all pictures, (N, 6, 24)."
@@ -277,6 +263,42 @@ class _Episodes(_Stage):
             left = _to_do(read_state(self._games.get_state(i)))
             self._unlocked[i] |= self._left[i] & ~left
             self._left[i] = left
+
+    def _infos(self) -> dict[str, Any]:
+        "Which objectives the current episode has, in their order."
+        return {"possible": self._possible.copy(), "_possible": np.ones(self.num_envs, bool)}
+
+    def _report(self, ended: np.ndarray) -> dict[str, Any]:
+        "What is told of episodes that ended."
+        episode = {"return": self._return.copy(), "length": self._steps.astype(np.int32),
+                   "unlocked": self._unlocked.copy(), "world": self._played, "possible": self._possible.copy()}
+        return {"final_obs": self._last, "_final_obs": ended, "episode": episode, "_episode": ended}
+
+# %% ../../nbs/23_heist.vector.ipynb #f8721a5f
+class _Episodes(_Watched):
+    "How episodes begin."
+
+    def _begin(self, i: int) -> None:
+        "The next episode of one game, which has already put a level of its own on the screen."
+        self._episode[i] += 1
+        world, base = self._world[i], self._base[i]
+        if world is None:
+            state = read_state(self._games.get_state(i))
+        else:
+            rng = np.random.RandomState([base & 0xFFFFFFFF, base >> 32, int(self._episode[i])])
+            state = dress(self._first[i], make_level(world, rng, DIMENSIONS[self.mode]), world.look, rng)
+            self._games.set_state(i, write_state(state))
+        self._steps[i], self._return[i], self._unlocked[i] = 0, 0, False
+        self._spots[i], self._left[i] = _spots(state) + i * _PICTURE, _to_do(state)
+        self._possible[i] = self._left[i]
+
+    def _next(self, ended: np.ndarray) -> None:
+        "Begin the next episodes, or stand still."
+        self._played_since[ended] += 1
+        self._over |= ended & (self._played_since == (self.episodes or -1))
+        for i in np.flatnonzero(ended & ~self._over):
+            self._begin(i)
+        self._look()
 
 # %% ../../nbs/23_heist.vector.ipynb #9291a3b1
 def draw_state(data: bytes, mode: str) -> np.ndarray:
@@ -382,21 +404,3 @@ class HeistVectorEnv(_Album):
             infos |= self._report(ended)
             self._next(ended)
         return self._games.pictures, rewards, terminated, ended & ~terminated, infos
-
-    def _infos(self) -> dict[str, Any]:
-        "Which objectives the current episode has, in their order."
-        return {"possible": self._possible.copy(), "_possible": np.ones(self.num_envs, bool)}
-
-    def _report(self, ended: np.ndarray) -> dict[str, Any]:
-        "What is told of episodes that ended."
-        episode = {"return": self._return.copy(), "length": self._steps.astype(np.int32),
-                   "unlocked": self._unlocked.copy(), "world": self._played, "possible": self._possible.copy()}
-        return {"final_obs": self._last, "_final_obs": ended, "episode": episode, "_episode": ended}
-
-    def _next(self, ended: np.ndarray) -> None:
-        "Begin the next episodes, or stand still."
-        self._played_since[ended] += 1
-        self._over |= ended & (self._played_since == (self.episodes or -1))
-        for i in np.flatnonzero(ended & ~self._over):
-            self._begin(i)
-        self._look()

@@ -96,7 +96,7 @@ class Keys(anywidget.AnyWidget):
     """
 
 # %% ../../nbs/66_studio.play.ipynb #f79221d6
-_SCRIPT = """
+_PAGE = """
 function make(tag, parent, name, text) {
   const node = document.createElement(tag);
   if (name) node.className = name;
@@ -107,7 +107,7 @@ function make(tag, parent, name, text) {
 const named = {ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", " ": "Space"};
 const words = (name) => name.replaceAll("_", " ");
 
-function render({ model, el }) {
+function page(model, el) {
   const root = make("div", el, "envgen-play");
   const screen = make("div", root, "envgen-play-screen");
   screen.tabIndex = 0;
@@ -123,7 +123,14 @@ function render({ model, el }) {
   const actions = make("div", side, "envgen-play-actions");
   make("div", side, "envgen-play-title", "Objectives");
   const goals = make("ul", side, "envgen-play-goals");
+  return { root, screen, picture, status, actions, goals };
+}
+"""
 
+# %% ../../nbs/66_studio.play.ipynb #2ed7cca0
+_SCRIPT = _PAGE + """
+function render({ model, el }) {
+  const { root, screen, picture, status, actions, goals } = page(model, el);
   let waiting = false;
   const say = (message) => { waiting = true; model.send(message); };
   const keys = {}, buttons = [];

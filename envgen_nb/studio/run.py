@@ -266,44 +266,15 @@ class _Told(RunState):
         self._show(RunFolder(self.run.path))
 
 # %% ../../nbs/62_studio.run.ipynb #f0fcaf6c
-class Worker(_Told):
-    "Walks the run on a thread, which can be paused and stopped."
+class _Walker(_Told):
+    "The thread's side: walks the run, tells of it, and heeds a pause and a stop."
 
-    GRACE = 0.4     # seconds that a rollout has to come to its end before it is broken off
     EVERY = 1.0     # seconds between two pieces of news of the training
 
     def __init__(self):
         super().__init__()
         self._relay, self._thread = Relay(self._take), None
         self._going, self._stop_at = threading.Event(), None
-
-    def pause(self) -> None:
-        "Hold the work up at the next step of the environment, or minibatch."
-        if self.busy and not self.stopping:
-            self._going.clear()
-            self.paused = True
-            self._relay.flush()                          # what has happened until now
-
-    def go_on(self) -> None:
-        "End the pause."
-        self._going.set()
-        self.paused = False
-
-    def stop(self) -> None:
-        "End the work within a second; the run can be gone on with."
-        if self.busy and not self.stopping:
-            self.stopping, self._stop_at = True, time.monotonic() + self.GRACE
-            self.go_on()
-
-    def wait(self, seconds: float | None = None) -> bool:
-        "Wait for the end of the work, at most so long; whether it has ended."
-        until = None if seconds is None else time.monotonic() + seconds
-        while self.busy and (until is None or time.monotonic() < until):
-            if self._relay.loop is not None:             # which this very call keeps from running
-                self._relay.flush()
-            time.sleep(0.02)
-        with self._relay.lock:                           # whoever is being told of the end has been told
-            return not self.busy
 
     def _work(self, path: Path, ends: Callable[[Event], bool]) -> None:
         "On the thread: walk the run and tell."
@@ -334,6 +305,40 @@ class Worker(_Told):
         if self._stop_at is not None:
             raise Stopped
         self._relay.put(piece, within=0.2)
+
+# %% ../../nbs/62_studio.run.ipynb #c33be362
+class Worker(_Walker):
+    "Walks the run on a thread, which can be paused and stopped."
+
+    GRACE = 0.4     # seconds that a rollout has to come to its end before it is broken off
+
+    def pause(self) -> None:
+        "Hold the work up at the next step of the environment, or minibatch."
+        if self.busy and not self.stopping:
+            self._going.clear()
+            self.paused = True
+            self._relay.flush()                          # what has happened until now
+
+    def go_on(self) -> None:
+        "End the pause."
+        self._going.set()
+        self.paused = False
+
+    def stop(self) -> None:
+        "End the work within a second; the run can be gone on with."
+        if self.busy and not self.stopping:
+            self.stopping, self._stop_at = True, time.monotonic() + self.GRACE
+            self.go_on()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        "Wait for the end of the work, at most so long; whether it has ended."
+        until = None if seconds is None else time.monotonic() + seconds
+        while self.busy and (until is None or time.monotonic() < until):
+            if self._relay.loop is not None:             # which this very call keeps from running
+                self._relay.flush()
+            time.sleep(0.02)
+        with self._relay.lock:                           # whoever is being told of the end has been told
+            return not self.busy
 
 # %% ../../nbs/62_studio.run.ipynb #17bd097b
 class _Steps(Worker):

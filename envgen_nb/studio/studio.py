@@ -69,6 +69,15 @@ def still_html(session: Session) -> str:
             f'{status_html(session)}<img alt="learning curve" src="data:image/png;base64,{curve}">'
             f'{objectives_html(session.run)}{strip_html(session.run)}</div>')
 
+# %% ../../nbs/69_studio.studio.ipynb #2c82531f
+def _may(part: str | None, editable: bool) -> str:
+    "What may be done with the worlds of a part."
+    if part is None:
+        return "There are no worlds yet. Press Generate."
+    if editable:
+        return "The agent trains in these worlds next. You may change them before it does."
+    return "These worlds stay as they are: the agent has trained in them, or is about to."
+
 # %% ../../nbs/69_studio.studio.ipynb #ac55869d
 class _CycleGallery:
     "The gallery of a session's run, for the cycle that is chosen."
@@ -111,15 +120,7 @@ class _CycleGallery:
                                and where.part == part)
         if designs != self.state.designs and not self.waiting:
             self.state.designs = designs
-        self.told.value = f'<div class="envgen">{note(self._words(part), "envgen-quiet")}</div>'
-
-    def _words(self, part: str | None) -> str:
-        "What may be done with these worlds."
-        if part is None:
-            return "There are no worlds yet. Press Generate."
-        if self.state.editable:
-            return "The agent trains in these worlds next. You may change them before it does."
-        return "These worlds stay as they are: the agent has trained in them, or is about to."
+        self.told.value = f'<div class="envgen">{note(_may(part, self.state.editable), "envgen-quiet")}</div>'
 
     def _open(self, run: RunFolder) -> None:
         "A gallery for this run's game, whose clips are played by the agent as it was measured last."
