@@ -11,11 +11,10 @@ a large difference. It is one in how fast pictures are read; what is then learne
 """
 
 import argparse
-import ast
 import contextlib
 
 import torch
-from agent_learning import learn
+from agent_learning import fields, learn
 from torch import Tensor
 
 from envgen_nb.agent import attention
@@ -80,7 +79,7 @@ def main() -> None:
     parser.add_argument("--contrast", type=float, help="what deviations from a square's mean colour are multiplied by")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     args = parser.parse_args()
-    preset = get_preset(args.preset, **{k: ast.literal_eval(v) for k, v in (pair.split("=", 1) for pair in args.set)})
+    preset = get_preset(args.preset, **fields(args.set))
     torch.set_num_threads(1)             # two settings can be looked at side by side
     keep_memory()
     if args.contrast is not None:

@@ -12,6 +12,7 @@ import ast
 import dataclasses
 import platform
 import time
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,6 +54,11 @@ def learn(preset: Preset, seed: int, steps: int, callback=None) -> tuple[Agent, 
         venv.close()
 
 
+def fields(pairs: list[str]) -> dict[str, Any]:
+    "What --set says: NAME=VALUE of each field that differs."
+    return {name: ast.literal_eval(value) for name, value in (pair.split("=", 1) for pair in pairs)}
+
+
 def rate(evaluation: Evaluation, objective: int) -> dict[str, float]:
     "A success rate with its interval, in percent."
     low, high = wilson_interval(int(evaluation.unlocked[:, objective].sum()), len(evaluation.returns))
@@ -70,7 +76,7 @@ def main() -> None:
     parser.add_argument("--out", help="write all of it as JSON")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    preset = get_preset(args.preset, **{k: ast.literal_eval(v) for k, v in (item.split("=") for item in args.set)})
+    preset = get_preset(args.preset, **fields(args.set))
     objectives = get_simulator("crafter").objectives
     venv = make_vec("crafter", num_envs=1, obs=preset.obs)
     untrained = play(Agent(preset, venv.single_observation_space, venv.single_action_space, args.seeds[0]),

@@ -10,10 +10,11 @@ Every run is one line of benchmarks/agent_tuning.jsonl. The score is told in bot
 were changed there, `compiled=False` is attention computed by torch in bfloat16 (`agent.attention.LANES = 0`).
 `parts=False` is `laptop` before its pictures were read a few at a time (`Patches`), which computes the same.
 `contrast=1` is `laptop` before it was told what is drawn on a square four times as loud as its colour (`_of_bytes`).
+`uniform` is no field either: so much of the probability was shared by all actions alike, whatever the policy says, as
+in Hafner et al. 2023 (https://arxiv.org/abs/2301.04104). `clip_above` is the ε for ratios above 1, where it differed.
 """
 
 import argparse
-import ast
 import collections
 import json
 import math
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from agent_learning import learn, play
+from agent_learning import fields, learn, play
 from scipy.stats import sem
 from scipy.stats import t as student
 
@@ -87,9 +88,8 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only print what has been tried")
     args = parser.parse_args()
     if not args.table:
-        changes = {name: ast.literal_eval(value) for name, value in (pair.split("=", 1) for pair in args.set)}
         with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
-            tasks = [pool.apply_async(run, (args.preset, changes, seed, args.steps)) for seed in args.seeds]
+            tasks = [pool.apply_async(run, (args.preset, fields(args.set), seed, args.steps)) for seed in args.seeds]
             for task in tasks:
                 append_jsonl(RESULTS, task.get())
     print(table())
