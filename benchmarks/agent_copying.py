@@ -1,6 +1,6 @@
 """How fast does a network learn to read pictures? It learns to act as an agent does that is told what they show.
 
-    python benchmarks/agent_copying.py                                   # `laptop` as it is: about six minutes
+    python benchmarks/agent_copying.py                                   # `laptop` as it is: about three minutes
     python benchmarks/agent_copying.py --set learning_rate=7e-4
     python benchmarks/agent_copying.py --contrast 1                      # see `Patches` in `agent.attention`
 
