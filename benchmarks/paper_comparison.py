@@ -60,7 +60,7 @@ def run(who: str, seed: int, scale: float, given: dict) -> dict:
 
 def table() -> str:
     "Every kind of run: mean and 95% interval over its seeds."
-    records = [json.loads(line) for line in RESULTS.read_text().splitlines()]
+    records = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
     lines = [f"{'agent':8} {'device':6} {'steps':>9} {'seeds':>5} {'':8} {'score':>12} {'reward':>12} {'training':>9}  "
              f"score at the start, after each cycle, at the end"]
     for kind in sorted({(r["agent"], r["device"], r["steps"]) for r in records}):
