@@ -59,18 +59,22 @@ def run(who: str, seed: int, scale: float, given: dict) -> dict:
 
 
 def table() -> str:
-    "Every kind of run: mean and 95% interval over its seeds."
+    "Every kind of run: mean and 95% interval over its seeds; how much more than the plain run of the same seed."
     records = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    lines = [f"{'agent':8} {'device':6} {'steps':>9} {'seeds':>5} {'':8} {'score':>12} {'reward':>12} {'training':>9}  "
-             f"score at the start, after each cycle, at the end"]
+    lines = [f"{'agent':8} {'device':6} {'steps':>9} {'seeds':>5} {'':8} {'score':>12} {'more':>13} {'reward':>12} "
+             f"{'training':>9}  score at the start, after each cycle, at the end"]
     for kind in sorted({(r["agent"], r["device"], r["steps"]) for r in records}):
-        for who in DESIGNERS:
-            runs = [r for r in records if (r["agent"], r["device"], r["steps"], r["who"]) == (*kind, who)]
+        of = {who: [r for r in records if (r["agent"], r["device"], r["steps"], r["who"]) == (*kind, who)]
+              for who in DESIGNERS}
+        plain = {r["seed"]: r["scores"][-1] for r in of["plain"]}
+        for who, runs in of.items():
+            more = [r["scores"][-1] - plain[r["seed"]] for r in runs if who != "plain" and r["seed"] in plain]
             if runs:
                 curve = np.mean([r["scores"] for r in runs], 0)
                 lines.append(
                     f"{kind[0]:8} {kind[1]:6} {kind[2]:9,} {len(runs):5} {who:8} "
-                    f"{interval([r['scores'][-1] for r in runs]):>12} {interval([r['return'] for r in runs]):>12} "
+                    f"{interval([r['scores'][-1] for r in runs]):>12} {interval(more) if more else '':>13} "
+                    f"{interval([r['return'] for r in runs]):>12} "
                     f"{np.mean([r['seconds_training'] for r in runs]):7.0f} s  " + " ".join(f"{s:.1f}" for s in curve))
     return "\n".join(lines)
 
