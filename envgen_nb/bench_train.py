@@ -166,9 +166,10 @@ def run_split(
 
 
 def quarter(preset: Preset) -> Preset:
-    "A quarter of each rollout in minibatches of the same size; of many sub-environments, whose worlds take long."
-    cut = "num_envs" if preset.num_envs > preset.rollout_steps else "rollout_steps"
-    return dataclasses.replace(preset, minibatches=preset.minibatches // 4, **{cut: getattr(preset, cut) // 4})
+    "A quarter of each rollout, in minibatches of the same size; of at most 32 games, whose first worlds take long."
+    num_envs = min(preset.num_envs, 32)
+    return dataclasses.replace(preset, num_envs=num_envs, rollout_steps=preset.batch // 4 // num_envs,
+                               minibatches=preset.minibatches // 4)
 
 
 def bench_train(
