@@ -16,7 +16,6 @@ in Hafner et al. 2023 (https://arxiv.org/abs/2301.04104). `clip_above` is the ε
 
 import argparse
 import collections
-import json
 import math
 import multiprocessing
 from pathlib import Path
@@ -30,7 +29,7 @@ from scipy.stats import t as student
 from envgen_nb.agent.networks import get_preset
 from envgen_nb.agent.ppo import Episodes
 from envgen_nb.agent.threads import keep_memory
-from envgen_nb.files import append_jsonl
+from envgen_nb.files import append_jsonl, read_jsonl
 from envgen_nb.world import get_simulator
 
 RESULTS = Path(__file__).with_suffix(".jsonl")
@@ -65,8 +64,7 @@ def interval(values: list[float]) -> str:
 def table() -> str:
     "Every setting that has been tried, the best over training first."
     tried = collections.defaultdict(list)
-    for line in RESULTS.read_text().splitlines():
-        record = json.loads(line)
+    for record in read_jsonl(RESULTS):
         changes = " ".join(f"{key}={value}" for key, value in sorted(record["changes"].items()))
         tried[record["preset"], record["steps"], changes].append(record)
     rows = sorted(tried.items(), key=lambda item: -np.mean([r["score_training"] for r in item[1]]))

@@ -17,7 +17,6 @@ in the original game, as Crafter's protocol does.
 """
 
 import argparse
-import json
 import multiprocessing
 import tempfile
 import time
@@ -30,7 +29,7 @@ from envgen_nb.agent.threads import keep_memory
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import Evaluated, run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.files import append_jsonl
+from envgen_nb.files import append_jsonl, read_jsonl
 from envgen_nb.studio.figures import scores, training_score
 
 RESULTS = Path(__file__).with_suffix(".jsonl")
@@ -60,7 +59,7 @@ def run(who: str, seed: int, scale: float, given: dict) -> dict:
 
 def table() -> str:
     "Every kind of run: mean and 95% interval over its seeds; how much more than the plain run of the same seed."
-    records = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    records = read_jsonl(RESULTS)
     lines = [f"{'agent':8} {'device':6} {'steps':>9} {'seeds':>5} {'':8} {'score':>12} {'more':>13} {'reward':>12} "
              f"{'training':>9}  score at the start, after each cycle, at the end"]
     for kind in sorted({(r["agent"], r["device"], r["steps"]) for r in records}):
