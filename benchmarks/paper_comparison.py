@@ -12,8 +12,8 @@ Every run has the paper's budget, 1.96M steps: four cycles of 240,000 and a mill
     offline   worlds by the kit's rules from the measured success rates, anew in each cycle; no language model
 
 Every run is one line of benchmarks/paper_comparison.jsonl. Scores are of the policy, over 300 episodes of the original
-game that no training used, at the start, after each cycle and at the end; `score_training` counts all training episodes
-in the original game, as Crafter's protocol does.
+game that no training used, at the start, after each cycle and at the end; the one over training counts all training
+episodes in the original game, as Crafter's protocol does.
 """
 
 import argparse
@@ -60,22 +60,27 @@ def run(who: str, seed: int, scale: float, given: dict) -> dict:
 def table() -> str:
     "Every kind of run: mean and 95% interval over its seeds; how much more than the plain run of the same seed."
     records = read_jsonl(RESULTS)
-    lines = [f"{'agent':8} {'device':6} {'steps':>9} {'seeds':>5} {'':8} {'score':>12} {'more':>13} {'reward':>12} "
-             f"{'training':>9}  score at the start, after each cycle, at the end"]
+    lines = [f"{'agent':8} {'device':6} {'steps':>9} {'seeds':>5} {'':8} {'reward':>12} {'over training':>13} "
+             f"{'seconds':>7}  score at the start, after each cycle, at the end"]
     for kind in sorted({(r["agent"], r["device"], r["steps"]) for r in records}):
-        of = {who: [r for r in records if (r["agent"], r["device"], r["steps"], r["who"]) == (*kind, who)]
+        of = {who: {r["seed"]: r for r in records if (r["agent"], r["device"], r["steps"], r["who"]) == (*kind, who)}
               for who in DESIGNERS}
-        plain = {r["seed"]: r["scores"][-1] for r in of["plain"]}
         for who, runs in of.items():
-            more = [r["scores"][-1] - plain[r["seed"]] for r in runs if who != "plain" and r["seed"] in plain]
             if runs:
-                curve = np.mean([r["scores"] for r in runs], 0)
-                lines.append(
-                    f"{kind[0]:8} {kind[1]:6} {kind[2]:9,} {len(runs):5} {who:8} "
-                    f"{interval([r['scores'][-1] for r in runs]):>12} {interval(more) if more else '':>13} "
-                    f"{interval([r['return'] for r in runs]):>12} "
-                    f"{np.mean([r['seconds_training'] for r in runs]):7.0f} s  " + " ".join(f"{s:.1f}" for s in curve))
+                reward, training = (interval([r[key] for r in runs.values()]) for key in ("return", "score_training"))
+                seconds = np.mean([r["seconds_training"] for r in runs.values()])
+                lines.append(f"{kind[0]:8} {kind[1]:6} {kind[2]:9,} {len(runs):5} {who:8} {reward:>12} {training:>13} "
+                             f"{seconds:7.0f}  " + curve([r["scores"] for r in runs.values()]))
+            paired = sorted(runs.keys() & of["plain"].keys()) if who != "plain" else []
+            if paired:
+                more = [np.subtract(runs[seed]["scores"], of["plain"][seed]["scores"]) for seed in paired]
+                lines.append(f"{f'more than plain, {len(paired)} seeds':>76}  " + curve(more))
     return "\n".join(lines)
+
+
+def curve(scores: list) -> str:
+    "Mean and 95% interval at each measurement, from (seeds, measurements) scores."
+    return "  ".join(interval(found) for found in zip(*scores, strict=True))
 
 
 def main() -> None:
