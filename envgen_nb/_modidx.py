@@ -393,6 +393,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'envgen_nb.conformance.check_simulator': ( 'conformance.html#check_simulator',
                                                                                   'envgen_nb/conformance.py'),
                                        'envgen_nb.conformance.check_state': ('conformance.html#check_state', 'envgen_nb/conformance.py'),
+                                       'envgen_nb.conformance.check_statistics': ( 'conformance.html#check_statistics',
+                                                                                   'envgen_nb/conformance.py'),
                                        'envgen_nb.conformance.check_step': ('conformance.html#check_step', 'envgen_nb/conformance.py'),
                                        'envgen_nb.conformance.check_worlds': ('conformance.html#check_worlds', 'envgen_nb/conformance.py')},
             'envgen_nb.crafter.env': { 'envgen_nb.crafter.env.CrafterEnv': ('crafter.env.html#crafterenv', 'envgen_nb/crafter/env.py'),

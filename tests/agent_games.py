@@ -64,10 +64,10 @@ class Orchard(VectorEnv):
         if ended.any():
             final = self._see("final")
             unlocked = np.stack([terminated, terminated & (self.steps <= 8)], 1)
-            episode = {"return": rewards, "length": self.steps.astype(np.int32), "unlocked": unlocked,
+            results = {"return": rewards, "length": self.steps.astype(np.int32), "unlocked": unlocked,
                        "world": np.zeros(self.num_envs, np.int32)}
-            episode = {name: self._out(name, value) for name, value in episode.items()}
-            infos = {"final_obs": final, "_final_obs": ended, "episode": episode, "_episode": ended}
+            results = {name: self._out(name, value) for name, value in results.items()}
+            infos = {"final_obs": final, "_final_obs": ended, "results": results, "_results": ended}
             self._begin(np.flatnonzero(ended))
         return (self._see("obs"), self._out("rewards", rewards), self._out("terminated", terminated),
                 self._out("truncated", truncated), infos)

@@ -28,18 +28,18 @@ def assert_equal_steps(ours, theirs):
     "Everything that two steps returned."
     for mine, other in zip(ours[1:4], theirs[1:4], strict=True):
         assert np.array_equal(mine, other)
-    ended = ours[4].get("_episode")
-    assert (ended is None) == ("_episode" not in theirs[4])
+    ended = ours[4].get("_results")
+    assert (ended is None) == ("_results" not in theirs[4])
     for key, value in parts(ours[0]).items():
         assert np.array_equal(value, parts(theirs[0])[key]), key
     for key in ("achievements", "inventory", "position"):
         assert np.array_equal(ours[4][key], theirs[4][key]), key
     if ended is not None:
-        assert np.array_equal(ended, theirs[4]["_episode"])
+        assert np.array_equal(ended, theirs[4]["_results"])
         for key, value in parts(ours[4]["final_obs"]).items():
             assert np.array_equal(value[ended], parts(theirs[4]["final_obs"])[key][ended]), key
-        for key, value in ours[4]["episode"].items():
-            assert np.array_equal(value[ended], theirs[4]["episode"][key][ended]), key
+        for key, value in ours[4]["results"].items():
+            assert np.array_equal(value[ended], theirs[4]["results"][key][ended]), key
 
 
 @pytest.mark.parametrize("settings", [
@@ -81,7 +81,7 @@ def test_nobody_waits_for_a_world_that_lies_ready(num_threads):
     begun = np.zeros(64, bool)
     while not begun.all():
         *_, infos = venv.step(noops)
-        ended = infos.get("_episode", np.zeros(64, bool))
+        ended = infos.get("_results", np.zeros(64, bool))
         assert (batch.games["material"][ended & ~begun, 63, 63] == 12).all()
         begun |= ended
     venv.close()

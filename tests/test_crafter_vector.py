@@ -62,9 +62,9 @@ def run(venv, rows):
         obs, *rest, infos = venv.step(row)
         parts = [*(obs.values() if isinstance(obs, dict) else [obs]), *rest]
         parts += [infos[name] for name in ("achievements", "inventory", "position")]
-        if "episode" in infos:
-            mask = infos["_episode"]
-            parts += [mask, *(part[mask] for part in infos["episode"].values())]
+        if "results" in infos:
+            mask = infos["_results"]
+            parts += [mask, *(part[mask] for part in infos["results"].values())]
         found.append(b"".join(np.ascontiguousarray(part).tobytes() for part in parts))
     venv.close()
     return found
@@ -95,10 +95,10 @@ def test_it_is_many_single_environments():
             assert (reward, dead, over) == (rewards[i], terminated[i], truncated[i])
             if dead or over:
                 assert infos["_final_obs"][i] and np.array_equal(infos["final_obs"][i], last)
-                assert infos["episode"]["return"][i] == pytest.approx(total[i])
-                assert infos["episode"]["world"][i] == i % 2
+                assert infos["results"]["return"][i] == pytest.approx(total[i])
+                assert infos["results"]["world"][i] == i % 2
                 unlocked = [info["achievements"][name] > 0 for name in OBJECTIVES]
-                assert infos["episode"]["unlocked"][i].tolist() == unlocked
+                assert infos["results"]["unlocked"][i].tolist() == unlocked
                 last, info = env.reset()
                 total[i] = 0
             assert np.array_equal(obs[i], last)
@@ -273,7 +273,7 @@ def test_a_full_quota_comes_back():
     obs = venv.set_state(states)
     assert venv.finished.all() and all(np.array_equal(obs[name], last[name]) for name in obs)
     _, rewards, terminated, truncated, infos = venv.step([5, 5])
-    assert not (rewards.any() or terminated.any() or truncated.any()) and "episode" not in infos
+    assert not (rewards.any() or terminated.any() or truncated.any()) and "results" not in infos
     assert venv.get_state() == states
 
 

@@ -49,10 +49,10 @@ def test_objectives_are_those_of_the_whole_state_at_every_step(mode):
         for i in range(12):
             lying[i] = lying[i] or things(i)
         *_, infos = venv.step(row)
-        ended = infos.get("_episode", np.zeros(12, bool))
+        ended = infos.get("_results", np.zeros(12, bool))
         for i in range(12):
             if ended[i]:
-                seen += infos["episode"]["unlocked"][i]
+                seen += infos["results"]["unlocked"][i]
                 lying[i] = None
                 continue
             gone = lying[i] - things(i)
@@ -82,10 +82,10 @@ def test_a_gem_ends_an_episode_and_a_limit_cuts_it():
     for row in rng.integers(15, size=(300, 64)):
         _, rewards, terminated, truncated, infos = venv.step(row)
         assert not (terminated & truncated).any() and np.array_equal(rewards, np.where(terminated, 10.0, 0.0))
-        if "episode" in infos:
-            episode = infos["episode"]
-            assert (episode["length"][truncated] == 50).all() and (episode["length"][terminated] <= 50).all()
-            assert np.array_equal(episode["unlocked"][infos["_episode"], 6], terminated[infos["_episode"]])
+        if "results" in infos:
+            results = infos["results"]
+            assert (results["length"][truncated] == 50).all() and (results["length"][terminated] <= 50).all()
+            assert np.array_equal(results["unlocked"][infos["_results"], 6], terminated[infos["_results"]])
             kinds[True] += terminated.sum()
             kinds[False] += truncated.sum()
     assert min(kinds.values()) > 20

@@ -104,9 +104,9 @@ def evaluate(
     with agent.policy.settled():
         while playing.any():
             obs, _, _, _, infos = venv.step(agent.act(obs, generator))
-            if "episode" in infos:
-                ended = infos["_episode"] & playing
-                for name, values in infos["episode"].items():
+            if "results" in infos:
+                ended = infos["_results"] & playing
+                for name, values in infos["results"].items():
                     results.setdefault(name, np.zeros_like(values))[ended] = values[ended]
                 playing &= ~ended
             if callback and callback(int((~playing).sum())):

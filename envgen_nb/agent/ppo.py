@@ -111,8 +111,8 @@ class Episodes:
 
 def _ended(info: dict[str, Any]) -> list[Episodes]:
     "The episodes that a step's infos report, copied: the environment may use its arrays again."
-    episode, mask = info["episode"], info["_episode"]
-    told = {"possible": np.ones_like(episode["unlocked"])} | episode
+    results, mask = info["results"], info["_results"]
+    told = {"possible": np.ones_like(results["unlocked"])} | results
     return [Episodes(*(np.array(told[key][mask]) for key in ("return", "length", "unlocked", "world", "possible")))]
 
 # %% ../../nbs/41_agent.ppo.ipynb #d5695dd1
@@ -143,7 +143,7 @@ def rollout(
             obs, rewards, terminated, truncated, info = venv.step(actions.numpy())
             stepped = time.perf_counter()
             storage.rewards[t], storage.terminated[t] = torch.from_numpy(rewards), torch.from_numpy(terminated)
-            if "episode" in info:
+            if "results" in info:
                 ended += _ended(info)
                 cut = truncated & ~terminated
                 storage.truncated[t] = torch.from_numpy(cut)

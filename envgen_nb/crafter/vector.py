@@ -206,8 +206,8 @@ class CrafterVectorEnv(_Album):
         self._do("step")
         infos, ended = self._infos(), arrays["terminated"] | arrays["truncated"]
         if ended.any():
-            episode = {name: arrays[name] for name in ("return", "length", "unlocked")} | {"world": self._played}
-            infos |= {"final_obs": self._see("final"), "_final_obs": ended, "episode": episode, "_episode": ended}
+            results = {name: arrays[name] for name in ("return", "length", "unlocked")} | {"world": self._played}
+            infos |= {"final_obs": self._see("final"), "_final_obs": ended, "results": results, "_results": ended}
         return self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
 
     def _infos(self) -> dict[str, Any]:

@@ -270,9 +270,9 @@ class _Watched(_Stage):
 
     def _report(self, ended: np.ndarray) -> dict[str, Any]:
         "What is told of episodes that ended."
-        episode = {"return": self._return.copy(), "length": self._steps.astype(np.int32),
+        results = {"return": self._return.copy(), "length": self._steps.astype(np.int32),
                    "unlocked": self._unlocked.copy(), "world": self._played, "possible": self._possible.copy()}
-        return {"final_obs": self._last, "_final_obs": ended, "episode": episode, "_episode": ended}
+        return {"final_obs": self._last, "_final_obs": ended, "results": results, "_results": ended}
 
 # %% ../../nbs/23_heist.vector.ipynb #f8721a5f
 class _Episodes(_Watched):

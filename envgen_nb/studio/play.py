@@ -47,13 +47,13 @@ def record(
     random, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     observation, _ = venv.reset()
     frames, infos = [], {}
-    while "episode" not in infos:
+    while "results" not in infos:
         frames.append(venv.render()[0].copy())
         action = agent.act(observation, generator) if agent else random.integers(len(simulator.actions), size=1)
         observation, _, _, _, infos = venv.step(action)
-    episode = infos["episode"]
-    reached = [name for name, done in zip(simulator.objectives, episode["unlocked"][0], strict=True) if done]
-    recording = Recording(tuple(frames), float(episode["return"][0]), tuple(reached))
+    results = infos["results"]
+    reached = [name for name, done in zip(simulator.objectives, results["unlocked"][0], strict=True) if done]
+    recording = Recording(tuple(frames), float(results["return"][0]), tuple(reached))
     venv.close()
     return recording
 
@@ -260,13 +260,13 @@ class Play(_Screen):
         if self.over:
             return
         _, rewards, terminated, _, infos = self._venv.step(np.array([self.simulator.actions.index(action)]))
-        unlocked = infos["episode"]["unlocked"] if "episode" in infos else self._venv.unlocked
+        unlocked = infos["results"]["unlocked"] if "results" in infos else self._venv.unlocked
         new = unlocked[0] & ~self._reached
         self.steps, self.reward, self._reached = self.steps + 1, self.reward + float(rewards[0]), unlocked[0].copy()
         said = [f"Reached: {self.simulator.objectives[k].replace('_', ' ')}." for k in np.flatnonzero(new)]
-        if "episode" in infos:
+        if "results" in infos:
             said.append("The episode is over." if terminated[0] else "The episode is over: the time is up.")
-        self._show(" ".join(said), over="episode" in infos)
+        self._show(" ".join(said), over="results" in infos)
 
     def _show(self, said: str, over: bool) -> None:
         "Tell the browser how things stand."
