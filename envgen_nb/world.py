@@ -13,6 +13,7 @@ import json
 import types
 import typing
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,10 +174,11 @@ def _shown(value: Any, longest: int = 60) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _complaint(model: type[World], error: Mapping[str, Any], environment: int | None) -> Complaint:
+def _complaint(
+    known: Mapping[tuple[str, ...], Parameter], error: Mapping[str, Any], environment: int | None,
+) -> Complaint:
     "One of pydantic's errors in plain words, with what the field allows."
     path = tuple(part for part in error["loc"] if isinstance(part, str))
-    known = {p.path: p for p in parameters(model)}
     siblings = sorted({p[len(path) - 1] for p in known if p[: len(path) - 1] == path[:-1] and len(p) >= len(path)})
     value = _shown(error["input"])
     if error["type"] == "extra_forbidden":
@@ -199,7 +201,8 @@ def check_world(
     try:
         return model.model_validate_json(json.dumps(data)), []
     except ValidationError as error:
-        found = [_complaint(model, e, environment) for e in error.errors(include_url=False)]
+        known = {p.path: p for p in parameters(model)}
+        found = [_complaint(known, e, environment) for e in error.errors(include_url=False)]
         return None, list(dict.fromkeys(found))
     except (TypeError, ValueError) as error:
         return None, [Complaint(f"this is not JSON data: {error}", environment)]
@@ -207,8 +210,7 @@ def check_world(
 # %% ../nbs/00_world.ipynb #93903c92
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     "A JSON object, unless it names a key twice: then nobody knows which value is meant."
-    names = [name for name, _ in pairs]
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
     if repeated:
         raise ValueError(f"{', '.join(repeated)} appears twice in one object")
     return dict(pairs)

@@ -1,7 +1,9 @@
 """Replies: the recorded ones, many broken ones, and whatever hypothesis can think of."""
 
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import pytest
@@ -11,7 +13,8 @@ from pydantic import Field
 
 from envgen_nb.designer.baselines import random_world
 from envgen_nb.designer.lenient import Reader, broken
-from envgen_nb.designer.reply import MAX_CHARACTERS, Design, format_reply, parse_reply, response_schema
+from envgen_nb.designer.reply import MAX_CHARACTERS, Design, annotated, format_reply, parse_reply, response_schema
+from envgen_nb.studio.reply import reply_html
 from envgen_nb.world import Section, World, get_simulator, parameters
 
 RECORDINGS = Path(__file__).parent / "recordings"
@@ -367,6 +370,62 @@ def test_the_largest_replies_are_read_to_an_end(shard):
     for start in ("", '{"environments": ['):
         reply = start + shard * ((MAX_CHARACTERS - len(start)) // len(shard))
         assert parse_reply(reply, GardenWorld, 2)[1]
+
+
+def filled_up(head: str, shard: str, tail: str = "") -> str:
+    "A reply of the greatest size."
+    times, rest = divmod(MAX_CHARACTERS - len(head) - len(tail), len(shard))
+    return head + shard * times + " " * rest + tail
+
+
+KEYS = ",".join(f'"k{n}":1' for n in range(4_990)) + "}"
+HOSTILE = {
+    "spaces behind a label": filled_up("Purpose", " ", "x"),
+    "tabs behind a label, and stars": filled_up("```json\n{}\n```\n**Purpose", "\t", "**\t\t"),
+    "stars behind a label": filled_up("Purpose", "*_", " x"),
+    "labels without a colon": filled_up("", "purpose  *  \n"),
+    "spaces behind a heading": filled_up("Environment 1", " ", "x"),
+    "headings": filled_up("", "Environment 1:\n", "```json\n{}\n```"),
+    "notes that are none": filled_up("```json\n{}\n```", "\n\n*_#>", "_n"),
+    "empty lines": filled_up("", "\n", '{"a": x}'),
+    "comments with brackets in them": filled_up("{", "/*}{/*/"),
+    "comments with open brackets in them": filled_up("{/**/", "/*}{/**/"),
+    "comments that are not closed": filled_up("", "{/*"),
+    "line comments with brackets in them": filled_up("", "{//}\n"),
+    "strings that are not closed": filled_up("", '{"a\\"'),
+    "brackets with spaces": filled_up("", "{ [ "),
+    "broken values, then spaces": filled_up('{"a": x}' * 99, " "),
+    "empty lines, then broken values": filled_up("", "\n", '{"a": x}' * 99),
+    "empty lines, then unknown keys": filled_up("{", "\n", KEYS),
+    "unknown keys, written with escapes": filled_up("{", "\n", KEYS.replace("k", "\\u006b")),
+    "empty lines in many worlds": filled_up("[", '{"q":1},\n\n\n\n\n', '{"q":1}]'),
+    "a list of numbers": filled_up('[{"a": 1}, ', "-1,", "]"),
+    "many fences": filled_up("", "```json\n{x\n```\n\n"),
+    "fences without an end": filled_up("", "```json\n{"),
+    "quotes": filled_up('{"k": 1, ', '"'),
+    "thoughts": filled_up("<think>", "</think"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_replies_take_less_than_a_second(name):
+    "Of the processor, for each of the three: reading, annotating, and what the studio shows of it."
+    reply, model = HOSTILE[name], CRAFTER.world_class("extended")
+    run = SimpleNamespace(simulator=CRAFTER, settings=SimpleNamespace(vocabulary="extended", num_worlds=4))
+    assert len(reply) == MAX_CHARACTERS
+    for work in (lambda: parse_reply(reply, model, 4), lambda: annotated(reply, model, 4),
+                 lambda: reply_html(run, reply)):
+        start = time.process_time()
+        assert work()
+        assert time.process_time() - start < 1
+
+
+def test_complaints_stand_at_the_first_naming_of_their_field():
+    text = 'Environment 1: "seeds"\n```json\n{"pests": [],\n "seeds": 10}\n```\n```json\n[{"seeds": 1},\n{"x": 1}]\n```'
+    whole, lines = annotated(text, GardenWorld, 3)
+    assert whole == [] and [(line, complaint.field) for line, found in lines for complaint in found] == [
+        (' "seeds": 10}', "seeds"), ('{"x": 1}]', "x")]
+    assert annotated("x" * (MAX_CHARACTERS + 1), GardenWorld, 3)[0][0].environment is None
 
 
 def test_many_unknown_keys_are_bounded():

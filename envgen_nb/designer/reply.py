@@ -9,9 +9,10 @@ __all__ = ['MAX_CHARACTERS', 'MAX_ENVIRONMENTS', 'MAX_PURPOSE', 'Design', 'parse
 # %% ../../nbs/32_designer.reply.ipynb #d7a64b5a
 import json
 import re
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, get_args
 
 from .lenient import Broken, Reader, ReadError, broken, skip_space
@@ -82,9 +83,11 @@ def _behind(text: str, start: int, end: int) -> int:
 
 
 def _scan(reader: Reader, start: int, end: int) -> Iterator[_Piece]:
-    "The JSON objects and lists in a stretch of bare text."
-    while match := _START.search(reader.text, start, end):
+    "The JSON objects and lists in a stretch of bare text; no more after much has been read several times."
+    left = 4 * (end - start)
+    while left > 0 and (match := _START.search(reader.text, start, end)):
         value, stop, error = reader.read(match.start(), end)
+        left -= stop - match.start()
         start = _behind(reader.text, match.start(), end) if error else stop
         yield _Piece(value, error, match.start(), start)
 
@@ -152,10 +155,10 @@ def _unwrap(data: Any, model: type[World]) -> tuple[Any, str]:
     return data, purpose
 
 # %% ../../nbs/32_designer.reply.ipynb #6efcf3a4
-_HEADING = re.compile(r"^[ \t#>*_-]*+(?:environment|env|world)[ \t]*#?([0-9]{1,3})[ \t]*(?:[:*_)\]–—-]+[ \t*_]*|$)",
+_HEADING = re.compile(r"^[ \t#>*_-]*+(?:environment|env|world)[ \t]*+#?([0-9]{1,3})[ \t]*+(?:[:*_)\]–—-]++[ \t*_]*+|$)",
                       re.IGNORECASE | re.MULTILINE)
-_PURPOSE = re.compile(r"^[ \t#>*_-]*+purpose[ \t]*[*_]*[ \t]*:[ \t*_]*", re.IGNORECASE | re.MULTILINE)
-_NOTE = re.compile(r"\n[ \t]*\n[ \t]*(?=[*_#>]*(?:notes?|summary|overall)\b|---|\*\*\*|#)", re.IGNORECASE)
+_PURPOSE = re.compile(r"^[ \t#>*_-]*+purpose[ \t]*+[*_]*+[ \t]*+:[ \t*_]*+", re.IGNORECASE | re.MULTILINE)
+_NOTE = re.compile(r"\n[ \t]*+\n[ \t]*+(?=[*_#>]*(?:notes?|summary|overall)\b|---|\*\*\*|#)", re.IGNORECASE)
 
 
 def _clean(prose: str) -> str:
@@ -239,17 +242,16 @@ def _overall(text: str, pieces: Sequence[_Piece], found: Sequence[Sequence[Any]]
     return complaints
 
 # %% ../../nbs/32_designer.reply.ipynb #63a057fa
-def parse_reply(
-    text: str,           # what the model wrote
-    model: type[World],  # the class of worlds that is expected
-    num_worlds: int,     # how many were asked for
-) -> tuple[list[Design], list[Complaint]]:  # the designs that are right; all that is wrong (empty: accepted)
-    "A reply to designs and complaints; it never raises, and it repairs nothing."
+def _parsed(
+    text: str, model: type[World], num_worlds: int,
+) -> tuple[list[Design], list[Complaint], list[tuple[int, int]]]:
+    "The designs, the complaints, and where in the text each environment stands."
     if len(text) > MAX_CHARACTERS:
-        return [], [Complaint(f"the reply has {len(text)} characters; at most {MAX_CHARACTERS} are read")]
-    text = _answer(text)
+        return [], [Complaint(f"the reply has {len(text)} characters; at most {MAX_CHARACTERS} are read")], []
+    before, text = len(text) - len(_answer(text)), _answer(text)
     pieces = _pieces(text)
     found = [[{Broken: p.error}] if p.value is None else _environments(p.value, model) for p in pieces]
+    places = [(before + p.start, before + p.end) for p, inside in zip(pieces, found, strict=True) for _ in inside]
     purposes = _purposes(text, pieces, [len(inside) for inside in found])
     designs, complaints = [], _overall(text, pieces, found, num_worlds)
     everything = [one for inside in found for one in inside][:MAX_ENVIRONMENTS]
@@ -262,32 +264,49 @@ def parse_reply(
         complaints += wrong
         if world is not None:
             designs.append(Design(world, (purpose or prose)[:MAX_PURPOSE]))
-    return designs, complaints
+    return designs, complaints, places
+
+
+def parse_reply(
+    text: str,           # what the model wrote
+    model: type[World],  # the class of worlds that is expected
+    num_worlds: int,     # how many were asked for
+) -> tuple[list[Design], list[Complaint]]:  # the designs that are right; all that is wrong (empty: accepted)
+    "A reply to designs and complaints; it never raises, and it repairs nothing."
+    return _parsed(text, model, num_worlds)[:2]
 
 # %% ../../nbs/32_designer.reply.ipynb #f227abeb
+def _first_names(text: str, start: int, end: int) -> dict[str, int]:
+    "Whatever stands between two quotes in a stretch of a reply, and where it does for the first time."
+    found: dict[str, int] = {}
+    opened = text.find('"', start, end)
+    while opened >= 0 and (closed := text.find('"', opened + 1, end)) >= 0:
+        found.setdefault(text[opened + 1:closed], opened)
+        opened = closed
+    return found
+
+
 def annotated(
     text: str,           # what the model wrote
     model: type[World],  # as for `parse_reply`
     num_worlds: int,
-) -> tuple[list[Complaint], list[tuple[str, list[Complaint]]]]:  # of the reply as a whole; each line with its own
+) -> tuple[list[Complaint], list[tuple[str, Sequence[Complaint]]]]:  # of the reply as a whole; each line with its own
     "A reply line by line, each complaint at the world and field that it is about."
-    answer, complaints = _answer(text[:MAX_CHARACTERS]), parse_reply(text, model, num_worlds)[1]
-    starts, offset = [], min(len(text), MAX_CHARACTERS) - len(answer)
-    for piece in _pieces(answer):
-        count = 1 if piece.value is None else len(_environments(piece.value, model))
-        starts += [(offset + piece.start, offset + piece.end)] * count
+    _, complaints, places = _parsed(text, model, num_worlds)
+    names = {place: _first_names(text, *place) for place in set(places)}
     lines = text.split("\n")
-    notes: list[list[Complaint]] = [[] for _ in lines]
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    notes: dict[int, list[Complaint]] = {}
     whole = []
     for complaint in complaints:
-        if complaint.environment is None or complaint.environment > len(starts):
+        if complaint.environment is None:
             whole.append(complaint)
         else:
-            start, end = starts[complaint.environment - 1]
-            name = f'"{complaint.field.rpartition(".")[2]}"'
-            found = text.find(name, start, end) if complaint.field else -1
-            notes[text.count("\n", 0, found if found >= 0 else start)].append(complaint)
-    return whole, list(zip(lines, notes, strict=True))
+            place = places[complaint.environment - 1]
+            found = names[place].get(complaint.field.rpartition(".")[2]) if complaint.field else None
+            line = bisect(starts, place[0] if found is None else found) - 1
+            notes.setdefault(line, []).append(complaint)
+    return whole, [(line, notes.get(number, ())) for number, line in enumerate(lines)]
 
 # %% ../../nbs/32_designer.reply.ipynb #85b67fc7
 def _one_line(text: str) -> str:

@@ -249,11 +249,13 @@ class _Told(RunState):
 
     def _take_text(self, bundle: list[Any]) -> None:
         "The answer as it comes; what was said before an event is in the files by then."
+        said = [self.text]
         for item in bundle:
             if isinstance(item, str):
-                self.text += item
+                said.append(item)
             elif isinstance(item, Event) and not isinstance(item, Training):
-                self.text = ""
+                said.clear()
+        self.text = "".join(said)
         if (self.run.settings.designer == "manual" and self.doing
                 and not any(isinstance(item, Event) for item in bundle)):
             folder = self.run.settings.designer_options.get("folder", self.run.path / "manual")
