@@ -157,7 +157,7 @@ def differences(
 # %% ../nbs/00_world.ipynb #08a10735
 @dataclass(frozen=True)
 class Complaint:
-    "One thing that is wrong with a proposed world, in words that a person or a model can act on."
+    "One thing to be said against a world, in words that a person or a model can act on: a mistake, or a warning."
     message: str                    # what is wrong and what is allowed
     environment: int | None = None  # which of the proposed environments, from 1; None: the reply as a whole
     field: str = ""                 # where: "inventory_settings.wood"; "" for the world as a whole
@@ -280,6 +280,13 @@ class Simulator(ABC):
     @abstractmethod
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
         "The same start in numbers: counts of what matters, and distances from the agent (None: there is none)."
+
+    def warnings(
+        self,
+        world: World | None = None,   # None: the original game
+    ) -> list[Complaint]:             # `field`: the setting; `message`: the rule of the game, as a plain sentence
+        "Which settings the game's own rules leave without the effect that they name; the world is allowed."
+        return []
 
     @abstractmethod
     def prerequisites(self, objective: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from envgen_nb.crafter.reference import ACTIONS, AREA, MATERIALS, OBJECTIVES, Game
 from envgen_nb.crafter.simulator import Crafter
 from envgen_nb.crafter.symbols import symbols, symbols_space
+from envgen_nb.crafter.warnings import materials_of
 from envgen_nb.crafter.world import CrafterWorld, ExtendedCrafterWorld, Meaning, meaning
 from envgen_nb.world import check_world, load_worlds, parameters, save_worlds
 
@@ -409,3 +410,81 @@ def test_practice_worlds_start_one_step_before():
                 assert material == "wood" or bag["stone"] >= 1 or bag["iron"] >= 1 or bag["wood_pickaxe"] == 1
             if objective in ("collect_stone", "collect_coal", "collect_iron", "collect_diamond"):
                 assert bag["wood_pickaxe"] == 1
+
+
+# Warnings: given where counting on real maps finds nothing, and nowhere else.
+
+COUNTED = {"tree": "trees", "diamond": "diamonds"} | {name: name for name in (
+    "coal", "iron", "water", "stone", "lava", "grass", "sand", "path")}
+def counted(world, seeds=16):
+    "How much of everything the first maps of a world have together."
+    totals = {}
+    for seed in range(seeds):
+        for name, value in Crafter().describe(world, seed).items():
+            totals[name] = totals.get(name, 0) + (value or 0)
+    return totals
+
+
+def warned(world):
+    return {warning.field for warning in Crafter().warnings(world)}
+
+
+@pytest.mark.parametrize("level", [None, *RARITIES])
+@pytest.mark.parametrize("biome", BIOMES)
+def test_a_warning_is_given_exactly_where_there_is_nothing_on_the_maps(biome, level):
+    rarities = {f"{name}_rarity": level for name in CONDITIONS if level}
+    where = {"environment_settings": {"target_biome": biome, **rarities}}
+    world = made(**where, creature_settings={"skeletons": level} if level else {})
+    found, told = counted(world), warned(world)
+    assert {name for name, name_ in COUNTED.items() if found[name_]} == materials_of(meaning(world))
+    assert ("environment_settings.target_biome" in told) == (found["water"] == 0)
+    if level:
+        assert {name for name in CONDITIONS if f"environment_settings.{name}_rarity" in told} == {
+            name for name in CONDITIONS if found[COUNTED[name]] == 0}
+        assert ("creature_settings.skeletons" in told) == (found["skeletons"] == 0)
+    paper = warned(made(CrafterWorld, **where))
+    assert paper == {field for field in told if not field.startswith("creature")}
+
+
+@pytest.mark.parametrize("biome", BIOMES)
+def test_a_thing_near_takes_a_warning_away(biome):
+    for near in (["water"], ["skeleton_tunnel"], ["table"], ["furnace"]):
+        world = made(environment_settings={"target_biome": biome}, creature_settings={"skeletons": "common"},
+                     start_settings={"near": near})
+        found, told = counted(world, 3), warned(world)
+        assert ("environment_settings.target_biome" in told) == (found["water"] == 0)
+        assert ("creature_settings.skeletons" in told) == (found["skeletons"] == 0)
+        assert ("start_settings.near" in told) == (near == ["furnace"] and found["iron"] == 0)     # nothing to make
+
+
+def test_a_warning_about_the_bag_says_what_cannot_be_made_or_mined():
+    "Every bag of coal, iron, stones and pickaxes, in every biome, against the package's rules written out by hand."
+    for biome, coal, iron, stone, pick, near in itertools.product(
+            BIOMES, (0, 1), (0, 1), (0, 3, 4), ("wood_pickaxe", "stone_pickaxe", "iron_pickaxe"), ([], ["furnace"])):
+        rock = biome in ("mountain", "natural")
+        world = made(environment_settings={"target_biome": biome}, start_settings={"near": near},
+                     inventory_settings={"coal": coal, "iron": iron, "stone": stone, pick: 1})
+        tools = rock or (coal and iron and (stone >= 4 or near))              # an iron tool can be made
+        mine = rock or (pick == "wood_pickaxe" and stone)                     # a stone that was placed can be mined
+        expected = {f"inventory_settings.{name}" for name, count in (("coal", coal), ("iron", iron))
+                    if count and not tools}
+        expected |= set() if mine else {f"inventory_settings.{pick}"}
+        expected |= {"start_settings.near"} if near and not tools else set()
+        assert warned(world) - {"environment_settings.target_biome"} == expected, str(world)
+
+
+def test_a_warning_about_a_sword_is_true_of_its_blows():
+    "Blows against a cow: with a lesser sword beside a better one, and with the better one alone."
+    def blows(bag):
+        game = started(made(inventory_settings=bag), 0)
+        cow = next(thing for thing in game._world.objects if type(thing).__name__ == "Cow")
+        cow.health = 9
+        game._player._do_object(cow)
+        return cow.health
+
+    for worse, better in (("wood_sword", "stone_sword"), ("stone_sword", "iron_sword")):
+        assert warned(made(inventory_settings={worse: 1, better: 1})) == {f"inventory_settings.{worse}"}
+        assert blows({worse: 1, better: 1}) == blows({better: 1}) < blows({worse: 1}) < 9
+        assert not warned(made(inventory_settings={better: 1}))
+    assert warned(made(creature_settings={"peaceful": True, "cows": "none"}, inventory_settings={"wood_sword": 1})) == {
+        "inventory_settings.wood_sword"}

@@ -1,10 +1,13 @@
 """Ten thousand levels of random worlds: each can be solved, and in one order only."""
 
+import functools
+import itertools
+
 import numpy as np
 import pytest
 
-from envgen_nb.heist.levels import make_level, solve
-from envgen_nb.heist.world import MAZE_SIZES, HardHeistWorld, HeistWorld
+from envgen_nb.heist.levels import Level, make_level, solve
+from envgen_nb.heist.world import MAZE_SIZES, HardHeistWorld, HeistWorld, void_settings
 from envgen_nb.world import check_world
 
 CHOICES = {"maze_size": MAZE_SIZES, "locks": (0, 1, 2, 3), "keys_held": (0, 0, 1, 2, 3),
@@ -55,3 +58,26 @@ def test_loops_open_and_pruning_closes():
                         for i in range(50)])
     assert openings(loops="none") == 49 < openings(loops="few") < openings(loops="many")
     assert openings(dead_ends="pruned") < 40
+
+
+@functools.cache
+def measured(world, setting, seed):
+    "What a setting is about, in the level of a seed."
+    level = make_level(world, np.random.RandomState(seed))
+    if setting in ("loops", "dead_ends"):
+        return int(level.open.sum())
+    tile = level.gem if setting == "gem_distance" else next(key for key in level.keys if key)
+    return len(solve(Level(level.open, level.start, tile, (), ())).path)
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_a_setting_is_void_exactly_where_the_levels_are_the_same_without_it(size):
+    values = [("loops", "few"), ("loops", "many"), ("dead_ends", "pruned"), ("gem_distance", "near"),
+              ("gem_distance", "far"), ("start", "near key"), ("start", "far from key")]
+    for locks, held, (setting, value) in itertools.product((None, 0, 1, 2, 3), (0, 1, 2, 3), values):
+        data = {"maze_size": size, "keys_held": held} | ({} if locks is None else {"locks": locks})
+        bare, with_it = check_world(HeistWorld, data)[0], check_world(HeistWorld, data | {setting: value})[0]
+        if bare is None or with_it is None or (setting == "start" and locks is None):    # with `start` come locks
+            continue
+        same = all(measured(bare, setting, seed) == measured(with_it, setting, seed) for seed in range(100))
+        assert [warning.field for warning in void_settings(with_it)] == [setting] * same, str(with_it)

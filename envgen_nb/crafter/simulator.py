@@ -16,8 +16,9 @@ from gymnasium.vector import VectorEnv
 from .env import OBSERVATIONS, check_settings
 from .reference import ACTIONS, AREA, LENGTH, MATERIALS, OBJECTIVES, Game
 from .vector import CrafterVectorEnv
+from .warnings import warnings_of
 from .world import CrafterWorld, ExtendedCrafterWorld
-from ..world import Simulator, World, base_seeds, check_world
+from ..world import Complaint, Simulator, World, base_seeds, check_world
 
 # %% ../../nbs/19_crafter.simulator.ipynb #fbe97945
 def _draw_map(
@@ -239,6 +240,10 @@ class Crafter(Simulator):
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
         "The same start in numbers: counts, and steps from the agent to the nearest (None: there is none)."
         return _count(_first(world, seed))
+
+    def warnings(self, world: World | None = None) -> list[Complaint]:
+        "Which settings the game's rules leave without effect, and why."
+        return warnings_of(world)
 
     def prerequisites(self, objective: str) -> tuple[str, ...]:
         "The objectives that come directly before this one in the ordinary game."

@@ -154,6 +154,16 @@ class Landscape:
     start: float = 0.5            # the start area is where the field `start` exceeds this
     ground: str = "grass"         # what the start area is made of
 
+    @property
+    def wet(self) -> bool:
+        "Whether there can be water and sand."
+        return 1.25 * self.water > 0.25
+
+    @property
+    def rocky(self) -> bool:
+        "Whether there can be mountains, and what is found in them."
+        return 1.32 * self.mountain > 0.15
+
 
 LANDSCAPES = {
     "natural": Landscape(),

@@ -18,8 +18,8 @@ from .game import check_installed
 from .levels import Level, solve
 from .state import read_state
 from .vector import OBJECTIVES, HeistVectorEnv, draw_state, read_level
-from .world import HardHeistWorld, HeistWorld
-from ..world import Simulator, World, check_world
+from .world import HardHeistWorld, HeistWorld, void_settings
+from ..world import Complaint, Simulator, World, check_world
 
 # %% ../../nbs/24_heist.simulator.ipynb #4cbebfc0
 def _draw_path(picture: np.ndarray, level: Level) -> np.ndarray:
@@ -112,6 +112,10 @@ class Heist(Simulator):
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
         "The same start in numbers: size, locks, keys, and how long the way is, in tiles."
         return _count(read_level(read_state(_first(world, seed)[0])))
+
+    def warnings(self, world: World | None = None) -> list[Complaint]:
+        "Which settings change nothing, and why."
+        return [] if world is None else void_settings(world)
 
     def check_installed(self) -> None:
         "`ImportError` that says what to install, if there is no Procgen."
