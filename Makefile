@@ -1,5 +1,6 @@
 # make run    the main job: four EnvGen cycles on Crafter, no key and no GPU needed
-# make test   everything: notebooks, tests, export is clean, lint
+# make test   what every change needs, in ten minutes: notebooks, tests, export is clean, lint
+# make test-all   the long forms of the tests, and nothing else: half an hour more
 # make parity STEPS=2000000   the compiled Crafter engine beside the package's, compared after every step
 # make lab    JupyterLab on nbs/lab/crafter.ipynb
 #
@@ -12,13 +13,19 @@ READY := $(VENV)/.ready
 OLD_NUMPY := $(VENV)/numpy-1.26
 STEPS ?= 100000
 
-.PHONY: run test browser parity lab lock
+.PHONY: run test test-all browser parity lab lock
 
 run: $(READY)
 	$(BIN)/envgen run crafter $(ARGS)
 
-test: $(READY) $(OLD_NUMPY) browser
-	$(BIN)/pytest --durations=10 --durations-min=1
+# ARGS="--durations=0" lists what takes how long.
+PYTEST = $(BIN)/pytest -n auto --maxprocesses 8 --durations=10 --durations-min=1
+
+test: $(READY) browser
+	$(PYTEST) $(ARGS)
+
+test-all: $(READY) $(OLD_NUMPY) browser
+	$(PYTEST) --long $(ARGS)
 
 # The kit works with NumPy 1.26, too; this one lies beside the locked one, for one test. There is none for Python 3.13.
 $(OLD_NUMPY): | $(READY)

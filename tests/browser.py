@@ -89,10 +89,14 @@ class Lab:
         wrong = [line for line in lines if re.search(r"^\[[EC] |Traceback|^\w*(Error|Exception)\b", line)]
         return [line for line in wrong if not any(re.search(noise, line) for noise in LOG_NOISE)]
 
+    def end_kernels(self) -> None:
+        """What the notebooks that were opened have started."""
+        for session in self.ask("api/sessions"):
+            self.ask(f"api/sessions/{session['id']}", "DELETE")
+
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            for kernel in self.ask("api/kernels"):
-                self.ask(f"api/kernels/{kernel['id']}", "DELETE")
+            self.end_kernels()
             self.ask("api/shutdown", "POST")
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(20)
@@ -104,8 +108,8 @@ class Lab:
 class Browser:
     """One page of a browser on a JupyterLab, with what it complained about, pictures of it, and figures."""
 
-    def __init__(self, lab: Lab, page: Page, shots: Path):
-        self.lab, self.page, self.shots = lab, page, shots
+    def __init__(self, lab: Lab, page: Page, shots: Path, pictures: bool):
+        self.lab, self.page, self.shots, self.pictures = lab, page, shots, pictures
         self.errors: list[str] = []
         shots.mkdir(parents=True, exist_ok=True)
         page.on("console", lambda message: self._heard(message.type, f"{message.text} ({message.location.get('url')})"))
@@ -145,7 +149,9 @@ class Browser:
         path.write_text(json.dumps(known | {name: round(figure, 3)}, indent=1) + "\n")
 
     def shot(self, name: str, look_at: Locator | None = None, height: int = 1500) -> None:
-        """Pictures of a stage: light and dark, wide and narrow."""
+        """Pictures of a stage: light and dark, wide and narrow; none in the short form of the tests."""
+        if not self.pictures:
+            return
         for theme, title in THEMES.items():
             self._theme(title)
             for size, width in WIDTHS.items():
@@ -163,11 +169,12 @@ class Browser:
 
 
 @contextlib.contextmanager
-def browser(folder: Path, home: Path) -> Iterator[Browser]:
+def browser(folder: Path, home: Path, pictures: bool) -> Iterator[Browser]:
     """JupyterLab on a folder of notebooks, with a browser in front of it.
 
     Pictures and figures are kept in the folder that ENVGEN_SCREENSHOTS names, else beside the folder of settings.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     shots = Path(os.environ.get("ENVGEN_SCREENSHOTS") or home.parent / "screenshots").resolve()
     print(f"screenshots: {shots}")
     system = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -177,7 +184,7 @@ def browser(folder: Path, home: Path) -> Iterator[Browser]:
         with sync_playwright() as playwright:
             chromium = playwright.chromium.launch(executable_path=system, args=FLAGS)
             page = chromium.new_page(viewport={"width": WIDTHS["wide"], "height": 1500})
-            yield Browser(lab, page, shots)
+            yield Browser(lab, page, shots, pictures)
             chromium.close()
     finally:
         lab.close()

@@ -61,7 +61,6 @@ def same(a, b):
     return a == b
 
 
-@settings(deadline=None, max_examples=60)
 @given(T=st.integers(1, 12), N=st.integers(1, 4), gamma=st.floats(0, 1), gae_lambda=st.floats(0, 1),
        seed=st.integers(0, 2**32 - 1), ends=st.floats(0, 0.6))
 def test_gae_is_the_naive_double_loop(T, N, gamma, gae_lambda, seed, ends):

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from envgen_nb.heist.game import procgen_package
 
 
@@ -17,6 +19,7 @@ def bench(what: str) -> dict:
     return found
 
 
+@pytest.mark.long
 def test_bench_sim_prints_one_json_object():
     found = bench("sim")
     kinds = {(row["obs"], row["num_envs"], row["num_threads"]) for row in found["rows"]}
@@ -34,6 +37,7 @@ def test_bench_sim_prints_one_json_object():
     assert found["starts"]["cached"] > 0
 
 
+@pytest.mark.long
 def test_bench_train_prints_one_json_object():
     found = bench("train")
     rows = {row["preset"]: row for row in found["rows"]}

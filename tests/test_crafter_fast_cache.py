@@ -54,6 +54,7 @@ def played(tmp_path_factory):
     (base / "site").chmod(0o755)
 
 
+@pytest.mark.long
 def test_a_read_only_installation_keeps_its_code_elsewhere_and_says_what_it_does(played):
     site, cache, (food, folder, said), before = played
     assert food == 8                                            # 9, and one less after 26 steps
@@ -62,6 +63,7 @@ def test_a_read_only_installation_keeps_its_code_elsewhere_and_says_what_it_does
     assert "Compiling the Crafter engine, once for this machine" in said and "Compiled in" in said
 
 
+@pytest.mark.long
 def test_the_next_process_finds_the_code(played):
     site, cache, first, _ = played
     kept = files(cache)
@@ -70,6 +72,7 @@ def test_the_next_process_finds_the_code(played):
         == {path: when for path, when in kept.items() if path.name != "ready"}
 
 
+@pytest.mark.long
 def test_changed_rules_are_played_even_where_only_a_callee_has_changed(played, tmp_path):
     site, cache, first, _ = played
     changed = tmp_path / "site"

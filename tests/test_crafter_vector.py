@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import envgen_nb
@@ -300,7 +300,6 @@ def test_states_that_do_not_fit_are_refused_and_nothing_is_touched():
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
 def test_no_bytes_but_saved_ones_are_taken_for_a_state(data):
     saved = SavedGame(Meaning().fingerprint, 7, 3, 0, 0, 100, 1, bytes(range(17)))
     good = pack_game(saved)

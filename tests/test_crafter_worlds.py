@@ -372,7 +372,7 @@ def data(model):
 
 @pytest.mark.parametrize("model", [CrafterWorld, ExtendedCrafterWorld])
 def test_any_world_is_refused_with_one_complaint_or_plays(model):
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(suppress_health_check=[HealthCheck.too_slow])
     @given(data(model), st.integers(0, 2 ** 31 - 1), st.lists(st.integers(0, 16), max_size=12))
     def plays(chosen, seed, actions):
         world, complaints = check_world(model, chosen)

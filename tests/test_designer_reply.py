@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
@@ -284,7 +284,6 @@ crafter_worlds = st.builds(lambda r, model: random_world(model, r), st.randoms(u
                            st.sampled_from([CrafterWorld, ExtendedCrafterWorld]))
 
 
-@settings(max_examples=400, deadline=None)
 @given(text, st.integers(1, 5))
 def test_no_text_raises(reply, num_worlds):
     designs, complaints = parse_reply(reply, GardenWorld, num_worlds)
@@ -294,7 +293,6 @@ def test_no_text_raises(reply, num_worlds):
         assert 0 < len(str(complaint)) < 2_000
 
 
-@settings(max_examples=300, deadline=None)
 @given(text)
 def test_the_reader_marks_where_it_stopped(reply):
     value, position, error = Reader(reply).read(0)
@@ -308,14 +306,12 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=4), max_leaves=20)
 
 
-@settings(max_examples=300, deadline=None)
 @given(json_values, st.booleans())
 def test_json_is_read_as_json(value, ascii_only):
     written = json.dumps(value, ensure_ascii=ascii_only, indent=2)
     assert Reader(written).read(0) == (value, len(written), None)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(crafter_worlds, st.text("abc .,;%-()", max_size=60)), min_size=1, max_size=6))
 def test_formatted_replies_come_back(pairs):
     model = type(pairs[0][0])
@@ -327,7 +323,6 @@ def test_formatted_replies_come_back(pairs):
                for a, b in zip(found, designs, strict=True))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(crafter_worlds, min_size=1, max_size=3), st.text(max_size=200))
 def test_no_purpose_disturbs_the_worlds(chosen, purpose):
     chosen = [world for world in chosen if type(world) is type(chosen[0])]
@@ -348,7 +343,6 @@ def decorate(value, draw, depth=0):
     return gap + draw(st.sampled_from([word, {"true": "True", "false": "False", "null": "None"}.get(word, word)])) + gap
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(worlds, min_size=1, max_size=3), st.data())
 def test_decoration_changes_nothing(chosen, data):
     reply = "\n".join(f"```json\n{decorate(world.settings(), data.draw)}\n```" for world in chosen)
@@ -484,7 +478,6 @@ def filled(model, data=None):
             for name, field in model.model_fields.items()}
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(crafter_worlds, min_size=1, max_size=4))
 def test_structured_replies_come_back(chosen):
     chosen = [world for world in chosen if type(world) is type(chosen[0])]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-OLD = Path(sys.prefix) / "numpy-1.26"           # made by `make test`
+OLD = Path(sys.prefix) / "numpy-1.26"           # made by `make test-all`
 PLAY = """
 import hashlib
 import numpy as np
@@ -47,9 +47,10 @@ def played(**environment: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="NumPy 1.26 has no build for this Python")
 def test_the_same_bits_with_the_old_numpy_and_the_new():
-    assert OLD.exists(), f"{OLD} is missing: `make test` installs it"
+    assert OLD.exists(), f"{OLD} is missing: `make test-all` installs it"
     (new, bits), (old, same) = played(), played(PYTHONPATH=f"{OLD}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     assert new.startswith("2.") and old.startswith("1.26.") and bits == same
 

@@ -50,9 +50,9 @@ def test_make_run(run):
 
 
 def test_make_test_runs_everything():
-    recipe = sh([*MAKE, "-n", "test"]).stdout
-    assert "pytest" in recipe and "--durations=10" in recipe
-    assert "make test" in (ROOT / ".ci" / "run").read_text()
+    short, long = (sh([*MAKE, "-n", target]).stdout for target in ("test", "test-all"))
+    assert "pytest -n auto" in short and "--long" not in short and "pytest -n auto" in long and "--long" in long
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-2:] == ["make test", "make test-all"]
 
 
 def test_make_lab(tmp_path):
@@ -79,7 +79,8 @@ def test_make_lab(tmp_path):
     assert answer is not None and answer["type"] == "notebook", (tmp_path / "log").read_text()
 
 
-SEEN = {"make run": test_make_run, "make test": test_make_test_runs_everything}
+SEEN = {"make run": test_make_run, "make test": test_make_test_runs_everything,
+        "make test-all": test_make_test_runs_everything}
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in SEEN])

@@ -1,14 +1,14 @@
 """The studio in a real JupyterLab, with a real browser: what a person sees, clicks and types.
 
-Pictures of every stage (light and dark, wide and narrow) and the figures measured are kept in the folder that
-ENVGEN_SCREENSHOTS names, else in pytest's temporary folder. No time is asserted.
+With `--long` there are more stages, and pictures of each (light and dark, wide and narrow). They and the figures
+measured are kept in the folder that ENVGEN_SCREENSHOTS names, else in pytest's temporary folder. No time is asserted.
 """
 import io
 import time
 
 import numpy as np
 import pytest
-from browser import Browser, browser, write_notebook
+from browser import Browser, write_notebook
 from PIL import Image
 
 from envgen_nb.studio.play import animate
@@ -28,22 +28,15 @@ SHOW = "worlds_view(worlds)"
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory):
+def seen(desk):
     """A browser before a JupyterLab with the notebooks of this test."""
-    folder = tmp_path_factory.mktemp("notebooks")
+    folder = desk.lab.folder
     write_notebook(folder / "worlds.ipynb", IMPORTS,
                    MAKE.format(game="crafter", vocabulary="extended", one="place_table", two="eat_plant"), SHOW)
     write_notebook(folder / "heist.ipynb", IMPORTS,
                    MAKE.format(game="heist", vocabulary="paper", one="open_lock_1", two="take_gem"), SHOW)
-    with browser(folder, tmp_path_factory.mktemp("jupyter") / "home") as one:
-        yield one
-
-
-@pytest.fixture(autouse=True)
-def last(seen, request):
-    """How it looked at the end of each test, above all of one that failed."""
-    yield
-    seen.page.screenshot(path=seen.shots / f"last-{request.node.name}.png")
+    yield desk
+    desk.lab.end_kernels()
 
 
 def cards(seen: Browser):
@@ -78,6 +71,7 @@ def test_a_setting_is_edited_and_the_picture_follows(seen):
     seen.shot("edit", card)
 
 
+@pytest.mark.long
 def test_a_wrong_combination_is_told_beside_the_control(seen):
     card = cards(seen).first
     card.get_by_label("zombies").select_option("very common")
@@ -95,6 +89,7 @@ def focus(seen: Browser):
     return seen.page.evaluate("() => [document.activeElement.tagName, document.activeElement.getAttribute('role')]")
 
 
+@pytest.mark.long
 def test_a_setting_is_edited_with_the_keyboard_alone(seen):
     card = cards(seen).first
     card.get_by_role("button", name="Edit").focus()
@@ -137,6 +132,7 @@ def test_a_world_is_played_with_the_keyboard(seen):
     card.get_by_role("button", name="Close play").click()
 
 
+@pytest.mark.long
 def test_a_clip_is_made(seen):
     card = cards(seen).nth(1)
     started = time.perf_counter()
@@ -147,6 +143,7 @@ def test_a_clip_is_made(seen):
     seen.shot("clip", card)
 
 
+@pytest.mark.long
 def test_worlds_are_duplicated_moved_dropped_and_brought_back(seen):
     cards(seen).first.get_by_role("button", name="Duplicate").click()
     cards(seen).nth(2).wait_for()
@@ -164,6 +161,7 @@ def test_worlds_are_duplicated_moved_dropped_and_brought_back(seen):
     assert cards(seen).count() == 2 and "not bold" in cards(seen).nth(1).inner_text()
 
 
+@pytest.mark.long
 def test_heist_shows_its_way_and_is_played(seen):
     pytest.importorskip("procgen")                           # there is no build of it for every Python
     seen.open("heist.ipynb")

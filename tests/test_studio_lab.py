@@ -11,7 +11,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from browser import Browser, browser
+from browser import Browser
 
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.settings import make_settings
@@ -34,22 +34,18 @@ def lab_notebook(path: Path, **parameters) -> Path:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("lab")
+def place(desk) -> Path:
+    folder = desk.lab.folder / "lab"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture(scope="module")
-def seen(place, tmp_path_factory):
+def seen(desk, place):
     shutil.copy(ROOT / "tests" / "recordings" / "crafter-first.md", place / "recorded.md")
     lab_notebook(place / "crafter.ipynb", folder="runs/first", **SMALL)
-    with browser(place, tmp_path_factory.mktemp("jupyter") / "home") as one:
-        yield one
-
-
-@pytest.fixture(autouse=True)
-def last(seen, request):
-    yield
-    seen.page.screenshot(path=seen.shots / f"last-{request.node.name}.png")
+    yield desk
+    desk.lab.end_kernels()
 
 
 def studio(seen: Browser):
@@ -77,7 +73,7 @@ def run(place: Path, name: str = "first") -> RunFolder:
 
 
 def test_the_studio_appears(seen, place):
-    seen.open("crafter.ipynb")
+    seen.open("lab/crafter.ipynb")
     for _ in range(5):                                                            # up to the studio's cell
         seen.command("notebook:run-cell-and-select-next")
     seen.page.locator(".jp-OutputArea pre", has_text="num_cycles").wait_for(timeout=90_000)
@@ -102,6 +98,7 @@ def test_the_template_is_edited_and_the_prompt_follows(seen):
     seen.timed("40 letters typed, and seen in the prompt", started)
 
 
+@pytest.mark.long
 def test_a_broken_placeholder_is_named(seen):
     text = template(seen).input_value()
     template(seen).fill(text.replace("{{task}}", "{{tsak}}"))
@@ -126,6 +123,7 @@ def test_generate_with_replay(seen, place):
     seen.shot("lab-generated", studio(seen).get_by_text("The conversation"))
 
 
+@pytest.mark.long
 def test_generate_by_hand(seen, place):
     studio(seen).get_by_label("Designer").select_option("manual")
     press(seen, "Generate")
@@ -187,6 +185,7 @@ def test_train_pause_and_stop(seen, place):
     seen.timed("from Stop to stopped, as it is seen", started)
 
 
+@pytest.mark.long
 def test_the_page_is_reloaded(seen, place):
     seen.command("docmanager:save")
     seen.page.wait_for_timeout(1500)
@@ -209,6 +208,7 @@ def test_the_page_is_reloaded(seen, place):
     seen.shot("lab-measured", studio(seen))
 
 
+@pytest.mark.long
 def test_all_cycles_and_the_comparison(seen, place):
     tab(seen, "Prompt")
     studio(seen).get_by_label("Designer").select_option("offline")
@@ -220,6 +220,7 @@ def test_all_cycles_and_the_comparison(seen, place):
     seen.shot("lab-compare", studio(seen), height=2400)
 
 
+@pytest.mark.long
 def test_a_finished_run_is_opened(seen, place):
     tab(seen, "Prompt")
     press(seen, "New run")
@@ -231,6 +232,7 @@ def test_a_finished_run_is_opened(seen, place):
     studio(seen).locator("td").filter(has_text="collect_wood").first.wait_for()
 
 
+@pytest.mark.long
 def test_without_a_kernel_a_picture_stands_there(seen, place):
     seen.command("docmanager:save")
     seen.page.wait_for_timeout(2000)
@@ -240,6 +242,7 @@ def test_without_a_kernel_a_picture_stands_there(seen, place):
     assert "training is to go on" in still.data["text/html"] and "data:image/png" in still.data["text/html"]
 
 
+@pytest.mark.long
 def test_a_run_from_the_studio_beside_one_without(seen, place):
     """The seconds of the runs are those of their own events; how they compare is recorded."""
     settings = SMALL | {"num_cycles": 1, "cycle_steps": 160_000}
@@ -255,7 +258,7 @@ def test_a_run_from_the_studio_beside_one_without(seen, place):
 
     before = headless("before")
     lab_notebook(place / "pace.ipynb", folder="runs/pace", **settings)
-    seen.open("pace.ipynb")
+    seen.open("lab/pace.ipynb")
     seen.run_all()
     studio(seen).get_by_role("button", name="Generate").wait_for(timeout=60_000)
     seen.page.wait_for_timeout(15_000)           # the cells below are run, too, and the browser tidies up after loading
