@@ -43,7 +43,8 @@ def test_no_merge_is_half_done():
 
 
 def test_lint():
-    done = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", "."], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", "."], cwd=ROOT, capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stdout
 
 
