@@ -11,9 +11,10 @@ Every run has the paper's budget, 1.96M steps: four cycles of 240,000 and a mill
               no feedback, so this is not EnvGen, but the paper's baseline of fixed environments
     offline   worlds by the kit's rules from the measured success rates, anew in each cycle; no language model
 
-Every run is one line of benchmarks/paper_comparison.jsonl. Scores are of the policy, over 300 episodes of the original
-game that no training used, at the start, after each cycle and at the end; the one over training counts all training
-episodes in the original game, as Crafter's protocol does.
+Every run is one line of benchmarks/paper_comparison.jsonl; what is there already is not run again, unless with --again.
+Scores are of the policy, over 300 episodes of the original game that no training used, at the start, after each cycle
+and at the end, the last of them on maps of its own; the one over training counts all training episodes in the original
+game, as Crafter's protocol does.
 """
 
 import argparse
@@ -30,10 +31,11 @@ from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import Evaluated, run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.files import append_jsonl, read_jsonl
-from envgen_nb.studio.figures import scores, training_score
+from envgen_nb.studio.figures import scores, training_episodes, training_score
 
 RESULTS = Path(__file__).with_suffix(".jsonl")
 REPLY = Path(__file__).parent.parent / "tests" / "recordings" / "crafter-first.md"
+PROTOCOL = 2    # how a run is counted; records of another number are of other quantities, and are left out
 DESIGNERS = {"plain": {"designer": "none"}, "offline": {"designer": "offline"},
              "fixed": {"designer": "replay", "designer_options": {"files": str(REPLY), "repeat_last": True}}}
 
@@ -50,16 +52,29 @@ def run(who: str, seed: int, scale: float, given: dict) -> dict:
             if isinstance(event, Evaluated):
                 measuring += event.seconds
         took, done = time.monotonic() - begun, RunFolder(path)
-        return {"who": who, "agent": settings.agent, "device": settings.device, "seed": seed,
-                "steps": done.metrics("final")[-1]["step"], "scores": [round(s, 2) for s in scores(done).values()],
+        episodes = training_episodes(done)
+        return {"protocol": PROTOCOL, "who": who, "agent": settings.agent, "device": settings.device, "seed": seed,
+                "scale": scale, "steps": done.metrics("final")[-1]["step"],
+                "scores": [round(s, 2) for s in scores(done).values()],
                 "score_training": round(training_score(done), 2),
+                "episodes_training": len(episodes), "of_them_cut": int(episodes.cut.sum()),
                 "return": round(done.evaluation("final").episode_return()[0], 2),
                 "seconds_training": round(took - measuring, 1), "seconds_measuring": round(measuring, 1)}
 
 
+def run_one(arguments: tuple) -> dict:
+    "`run`, for a pool that hands over one argument."
+    return run(*arguments)
+
+
+def recorded() -> list[dict]:
+    "The runs that there are."
+    return [record for record in read_jsonl(RESULTS) if record.get("protocol") == PROTOCOL]
+
+
 def table() -> str:
     "Every kind of run: mean and 95% interval over its seeds; how much more than the plain run of the same seed."
-    records = read_jsonl(RESULTS)
+    records = recorded()
     lines = [f"{'agent':8} {'device':6} {'steps':>9} {'seeds':>5} {'':8} {'reward':>12} {'over training':>13} "
              f"{'seconds':>7}  score at the start, after each cycle, at the end"]
     for kind in sorted({(r["agent"], r["device"], r["steps"]) for r in records}):
@@ -91,14 +106,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--jobs", type=int, default=1, help="processes; each with one thread if there are several")
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of steps; 1 is the paper's budget")
+    parser.add_argument("--again", action="store_true", help="run also what is recorded already; the later one counts")
     parser.add_argument("--table", action="store_true", help="only print what there is so far")
     args = parser.parse_args()
     given = {"agent": args.agent, "device": args.device} | ({"threads": 1} if args.jobs > 1 else {})
     if not args.table:
+        there = {(r["who"], r["seed"]) for r in recorded()
+                 if (r["agent"], r["device"], r["scale"]) == (args.agent, args.device, args.scale)}
+        due = [(who, seed) for seed in args.seeds for who in args.who if args.again or (who, seed) not in there]
         with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
-            tasks = [pool.apply_async(run, (who, seed, args.scale, given)) for seed in args.seeds for who in args.who]
-            for task in tasks:
-                append_jsonl(RESULTS, task.get())
+            for done in pool.imap_unordered(run_one, [(who, seed, args.scale, given) for who, seed in due]):
+                append_jsonl(RESULTS, done)
     print(table())
 
 

@@ -139,6 +139,7 @@ def check_step(simulator: Simulator, make: Callable[..., VectorEnv], actions: np
     obs, infos = venv.reset()
     total, steps = np.zeros(n), np.zeros(n, int)
     assert not venv.unlocked.any(), "something is reached before the first step"
+    _check_running(venv, total, steps)
     for row in actions:
         assert obs in venv.observation_space, "the observation is not in the space"
         assert all(part.shape[0] == n for part in _leaves(obs))
@@ -153,6 +154,7 @@ def check_step(simulator: Simulator, make: Callable[..., VectorEnv], actions: np
             _check_episode(simulator, venv, infos, ended, total, steps)
             assert infos["final_obs"] in venv.observation_space
             total[ended], steps[ended], ends = 0, 0, ends + int(ended.sum())
+        _check_running(venv, total, steps)
     assert ends >= n, "too few episodes ended: check_step needs a short step limit"
     pictures = venv.render()
     assert len(pictures) == n and all(p.dtype == np.uint8 and p.ndim == 3 for p in pictures)
@@ -175,6 +177,16 @@ def _check_episode(simulator: Simulator, venv: VectorEnv, infos: dict[str, Any],
         assert not (results["unlocked"] & ~results["possible"])[ended].any(), "what is not possible was achieved"
     assert results["world"].dtype == np.int32
     assert np.array_equal(results["world"], np.arange(venv.num_envs) % len(venv.worlds))
+
+
+def _check_running(venv: VectorEnv, total: np.ndarray, steps: np.ndarray) -> None:
+    "What a game tells of the episodes that are being played, if it does, agrees with what was seen of them."
+    if hasattr(venv, "running"):
+        running = venv.running
+        assert np.array_equal(running["length"], steps), "venv.running tells of other steps than were played"
+        assert np.allclose(running["return"], total), "venv.running tells of other rewards than were given"
+        assert np.array_equal(running["unlocked"], venv.unlocked), "venv.running and venv.unlocked differ"
+        assert np.array_equal(running["world"], np.arange(venv.num_envs) % len(venv.worlds))
 
 # %% ../nbs/01_conformance.ipynb #b81f3c27
 def check_statistics(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
@@ -226,6 +238,7 @@ def check_quota(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
         assert (ended == 2).all(), f"episodes played with episodes=2: {ended}"
         assert np.array_equal(venv.finished, ended == 2)
         assert np.array_equal(venv.unlocked, reached), "what the last episode reached is forgotten"
+        assert not getattr(venv, "running", {"length": np.zeros(1)})["length"].any(), "it stands still, yet it plays"
 
 
 def check_state(make: Callable[..., VectorEnv], actions: np.ndarray, episodes: int | None = None) -> None:
@@ -236,11 +249,12 @@ def check_state(make: Callable[..., VectorEnv], actions: np.ndarray, episodes: i
         now = [np.array(part) for part in _leaves(venv.step(actions[0])[0])]
         for row in actions[1:half]:
             now = [np.array(part) for part in _leaves(venv.step(row)[0])]
-        states = venv.get_state()
+        states, playing = venv.get_state(), getattr(venv, "running", {})
         assert len(states) == venv.num_envs and all(isinstance(state, bytes) for state in states)
         rest = _steps(venv, actions[half:])
         for chosen in (venv, other):
             assert _equal([now], [[np.array(part) for part in _leaves(chosen.set_state(states))]])
+            assert all(np.array_equal(playing[name], chosen.running[name]) for name in playing)
             assert _equal(rest, _steps(chosen, actions[half:])), "after set_state the game goes another way"
         for wrong in ([b""] * len(states), states[1:], [state[:-1] for state in states]):
             _refused(lambda wrong=wrong: venv.set_state(wrong), "a broken state")

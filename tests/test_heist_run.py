@@ -15,6 +15,7 @@ if not procgen_package():
 
 from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
 from envgen_nb.agent.networks import get_preset
+from envgen_nb.agent.ppo import Episodes
 from envgen_nb.batch import play
 from envgen_nb.cli import main
 from envgen_nb.cycle.folder import RunFolder, create_run
@@ -23,7 +24,7 @@ from envgen_nb.cycle.settings import make_settings
 from envgen_nb.heist import game, vector
 from envgen_nb.heist.vector import OBJECTIVES
 from envgen_nb.heist.world import HardHeistWorld
-from envgen_nb.studio.figures import table_text, training_score
+from envgen_nb.studio.figures import table_text, training_episodes, training_score
 from envgen_nb.world import get_simulator, simulators
 
 SMALL = dict(simulator="heist", agent="laptop", num_cycles=1, num_worlds=4, cycle_steps=4096, final_steps=2048,
@@ -87,6 +88,18 @@ def test_rates_count_only_the_episodes_that_had_the_objective(finished):
     assert "reward of its episodes" in table_text(finished)
 
 
+def test_the_rate_over_training_is_that_of_all_episodes_and_not_of_those_that_ended_early(finished):
+    """An episode of 1,000 steps does not end within a stage of 128; those that do have taken the gem."""
+    episodes, take = training_episodes(finished), OBJECTIVES.index("take_gem")
+    assert episodes.lengths.sum() == 4096                          # half of the cycle, and the final part: all of it
+    assert episodes.cut.sum() == 16 and not episodes.unlocked[episodes.cut, take].any()
+    assert training_score(finished) == pytest.approx(100 * episodes.unlocked[:, take].mean())
+    assert training_score(finished) < 60
+    assert f"({len(episodes)} in the original game, 16 of them cut by the end of training)" in table_text(finished)
+    worlds = Episodes.join([finished.episodes(record, "worlds") for record in finished.metrics("cycle-1")])
+    assert worlds.lengths.sum() == 2048 and 0 < worlds.cut.sum() <= 16
+
+
 def test_a_clip_of_a_designed_maze_and_of_the_ordinary_game(finished, tmp_path):
     for world in (None, finished.worlds("cycle-1")[0]):
         told = play(finished, tmp_path / "clip.gif", world=world, steps=12)
@@ -100,14 +113,14 @@ def test_a_damaged_state_in_the_checkpoint_is_told_and_nothing_is_lost(finished,
     next(event for event in events if isinstance(event, Training))
     events.close()
     state = load_checkpoint(tmp_path / "run" / "checkpoint.pt")
-    intact = state["venv"][2].clone()
-    state["venv"][2][len(intact) // 2:] = 0
+    intact = state["games"]["worlds"][2].clone()
+    state["games"]["worlds"][2][len(intact) // 2:] = 0
     save_checkpoint(tmp_path / "run" / "checkpoint.pt", state)
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*.json*") if path.name != "events.jsonl"}
     with pytest.raises(ValueError, match="sub-environment 2 cannot be used"):
         list(run_cycles(tmp_path / "run"))
     assert {path: path.read_bytes() for path in before} == before
-    state["venv"][2] = intact
+    state["games"]["worlds"][2] = intact
     save_checkpoint(tmp_path / "run" / "checkpoint.pt", state)
     assert any(isinstance(event, Training) for event in run_cycles(tmp_path / "run"))
 

@@ -161,6 +161,15 @@ class _Album(_Stage):
             raise RuntimeError("there is no map yet: call reset() first")
         return np.stack(self._do("semantic"))
 
+    @property
+    def running(self) -> dict[str, np.ndarray]:
+        "The episodes that are being played, told as those that ended are; where the length is 0, none is."
+        if not self._ready:
+            raise RuntimeError("there is no episode yet: call reset() first")
+        returns, lengths = zip(*self._do("running"), strict=True)
+        return {"return": np.array(returns, np.float64), "length": np.where(self.finished, 0, lengths).astype(np.int32),
+                "unlocked": self.unlocked, "world": self._played}
+
     def get_state(self) -> list[bytes]:
         "Every sub-environment as bytes, for `set_state` of an environment made with the same arguments."
         if not self._ready:

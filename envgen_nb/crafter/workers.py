@@ -261,7 +261,8 @@ class _Crew:
 
 
 _COMMANDS = {"reset": _SubEnv.reset, "step": _SubEnv.step, "save": _save, "load": _load,
-             "render": lambda sub: sub.game.glance(), "semantic": lambda sub: sub.game._sem_view()}
+             "running": lambda sub: (sub.total, sub.game._step), "render": lambda sub: sub.game.glance(),
+             "semantic": lambda sub: sub.game._sem_view()}
 
 # %% ../../nbs/14_crafter.workers.ipynb #038c04ff
 def _memory(size: int) -> Any:

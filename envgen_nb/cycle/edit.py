@@ -42,11 +42,10 @@ def position(run: RunFolder) -> Position:
 
 def _step(run: RunFolder, part: str, records: list[dict[str, Any]]) -> str:
     "What is due in a part that is not measured yet."
-    designs = part.startswith("cycle") and part != "cycle-0" and run.settings.llm_steps
-    if designs and not run.worlds(part) and designs_worlds(run):
+    ahead, preset = [stage for stage in stages(run) if stage.name == part], run.settings.preset
+    if any(stage.phase == "worlds" for stage in ahead) and not run.worlds(part):
         return "design"
-    preset = run.settings.preset
-    due = sum(num_rollouts(stage.steps, preset) for stage in stages(run.settings) if stage.name == part)
+    due = sum(num_rollouts(stage.steps, preset) for stage in ahead)
     return "train" if len(records) < due else "evaluate"
 
 

@@ -23,11 +23,13 @@ import torch
 from torch.utils.tensorboard import SummaryWriter
 
 from ..agent.checkpoint import load_checkpoint, save_checkpoint
-from ..agent.evaluate import Evaluation, evaluate, success_rates
+from ..agent.evaluate import Evaluation, evaluate
 from ..agent.networks import Preset
-from ..agent.ppo import Agent, NotFiniteError, Report, fastest_team, num_rollouts, train
+from envgen_nb.agent.ppo import (
+    Agent, Episodes, NotFiniteError, Report, fastest_team, num_rollouts, running, train,
+)
 from ..agent.threads import Team, keep_memory
-from .folder import RunFolder, Stage, cut_metrics, stages, write_worlds
+from .folder import PHASES, Recent, RunFolder, Stage, cut_metrics, in_phase, stages, write_worlds
 from .settings import RunSettings
 from ..designer.design import Budget, conversation, design
 from ..designer.prompt import first_prompt, load_templates, update_prompt
@@ -90,15 +92,16 @@ class Accepted(Event):
 class Training(Event):
     "A rollout was collected and learned from."
     part: str
-    phase: str                 # "worlds" or "original"
+    phase: str                 # where it was played: "worlds" (the designed ones) or "original" (the original game)
     stage_done: int            # environment steps of this stage so far
     stage_steps: int           # of it in all
     done: int                  # environment steps of the run so far
     steps: int                 # of it in all
     steps_per_second: float    # lately
     seconds_left: float        # an estimate for the whole run
-    success: dict[str, float]  # objective → % of the last training episodes of this stage; {}: none ended yet
+    success: dict[str, float]  # objective → % of the last training episodes played there; {}: there are none yet
     episode_return: float | None = None   # mean of the episodes that ended in this rollout; None: none did
+    episodes: int = 0                     # how many `success` is of
 
 # %% ../../nbs/52_cycle.run.ipynb #13b5cfc0
 @dataclass(frozen=True)
@@ -138,10 +141,11 @@ class _Walk:
     team: Team
     on_text: Callable[[str], None] | None
     check: Callable[[], None] | None
+    stages: list[Stage]
     stage: int = 0                                # training stages behind us
     rollouts: int = 0                             # rollouts done in the present one
     saved_step: int | None = None                 # of the agent in the last checkpoint
-    venv_states: list[bytes] | None = None        # of the simulator at that moment
+    games: dict[str, list[torch.Tensor]] = dataclasses.field(default_factory=dict)   # phase → its sub-environments
     seconds_per_evaluation: float = 0.0
     waited: float = 0.0                           # seconds that `check` has taken
 
@@ -178,20 +182,33 @@ def _open(run: RunFolder, on_text: Callable[[str], None] | None, check: Callable
     if state:
         agent.load_state_dict(state["agent"])
     writer = SummaryWriter(run.path / "tensorboard", purge_step=agent.steps or None)
-    walk = _Walk(run, provider, preset, agent, writer, _team(run, agent), on_text, check)
+    walk = _Walk(run, provider, preset, agent, writer, _team(run, agent), on_text, check, stages(run))
     if state:
         walk.stage, walk.rollouts, walk.saved_step = state["stage"], state["rollouts"], agent.steps
-        walk.venv_states = [bytes(tensor.numpy()) for tensor in state["venv"]]
+        walk.games = state.get("games", {})
+        if state.get("venv"):                                # of an earlier version
+            walk.games = {walk.stages[walk.stage].phase: state["venv"]}
     return walk
 
 # %% ../../nbs/52_cycle.run.ipynb #5c1ea774
-def _save(walk: _Walk, stage: int, rollouts: int, venv: Any = None) -> None:
+def _save(walk: _Walk, stage: int, rollouts: int) -> None:
     "Write down the position and all that is needed to go on from it, in one step."
     walk.stage, walk.rollouts = stage, rollouts
-    states = [torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in venv.get_state()] if venv else []
     save_checkpoint(walk.run.path / "checkpoint.pt", {
-        "stage": stage, "rollouts": rollouts, "agent": walk.agent.state_dict(), "venv": states})
+        "stage": stage, "rollouts": rollouts, "agent": walk.agent.state_dict(), "games": walk.games})
     walk.saved_step = walk.agent.steps
+
+
+def _keep(walk: _Walk, phase: str, venv: Any) -> None:
+    "Have the sub-environments as they are in the next checkpoint."
+    walk.games[phase] = [torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in venv.get_state()]
+
+
+def _enter(walk: _Walk, phase: str, venv: Any) -> Any:
+    "Go on from where the sub-environments stood, or begin: the observations."
+    if phase not in walk.games:
+        return venv.reset()[0]
+    return venv.set_state([bytes(state.numpy()) for state in walk.games[phase]])
 
 
 def _team(run: RunFolder, agent: Agent) -> Team:
@@ -231,7 +248,7 @@ def _request(walk: _Walk, cycle: int, prompt: str) -> Request:
 def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
     "Ask until the worlds are right, and write them down; nothing to do if they are there already."
     run, settings, part = walk.run, walk.settings, f"cycle-{cycle}"
-    if not walk.provider.designs_worlds or not settings.llm_steps or run.worlds(part):
+    if Stage(part, "worlds", settings.llm_steps) not in walk.stages or run.worlds(part):
         return
     prompt = run.text(part, "prompt.md") or _prompt(walk, cycle)
     write_text(run.path / part / "prompt.md", prompt)
@@ -280,16 +297,23 @@ def _make_venv(walk: _Walk, index: int, stage: Stage) -> Any:
     "The sub-environments of a stage: the designed worlds, all at once, or the original game."
     worlds = walk.run.worlds(stage.name) if stage.phase == "worlds" else []
     return walk.run.simulator.make_vec(
-        worlds=worlds or [walk.run.original], num_envs=walk.preset.num_envs, seed=walk.seed(1, index),
-        obs=walk.preset.obs, length=walk.settings.world_length if worlds else None, num_threads=walk.team.threads)
+        worlds=worlds or [walk.run.original], num_envs=walk.preset.num_envs,
+        seed=walk.seed(1, index) if worlds else walk.seed(3), obs=walk.preset.obs,
+        length=walk.settings.world_length if worlds else None, num_threads=walk.team.threads)
+
+
+def _ends(walk: _Walk, index: int) -> bool:
+    "Whether nobody goes on with the episodes that are being played at the end of a stage."
+    phase = walk.stages[index].phase
+    return phase == "worlds" or all(later.phase != phase for later in walk.stages[index + 1:])
 
 
 def _train(walk: _Walk, index: int, stage: Stage) -> Iterator[Event]:
     "Train through a stage, from wherever the run stands in it."
-    batch, total, kept = walk.preset.batch, num_rollouts(stage.steps, walk.preset), walk.rollouts
-    cut_metrics(walk.run, stage.name, stage.phase, walk.rollouts)
+    batch, total, kept = walk.preset.batch, num_rollouts(stage.steps, walk.preset), walk.agent.steps
+    cut_metrics(walk.run, stage.name, kept)
     with contextlib.closing(_make_venv(walk, index, stage)) as venv:
-        observation = venv.set_state(walk.venv_states) if walk.rollouts else venv.reset()[0]
+        observation = _enter(walk, stage.phase, venv)
         meter, saved, trained = _Meter(walk, index), time.monotonic(), time.perf_counter()
         try:
             for rollout in range(walk.rollouts, total):
@@ -297,21 +321,28 @@ def _train(walk: _Walk, index: int, stage: Stage) -> Iterator[Event]:
                 observation = train(walk.agent, venv, batch, obs=observation, team=walk.team, callback=reports.append,
                                     check=walk.look_up)
                 trained = time.perf_counter()
-                _log_rollout(walk, stage, rollout, reports[0], logged)
+                over = rollout + 1 == total and _ends(walk, index)
+                episodes = _played(stage, [reports[0].episodes, *([running(venv)] if over else [])])
+                _log_rollout(walk, stage, rollout, reports[0], episodes, logged)
                 walk.rollouts = rollout + 1
                 if time.monotonic() - saved > CHECKPOINT_SECONDS and rollout + 1 < total:
-                    _save(walk, index, rollout + 1, venv)
-                    saved, kept = time.monotonic(), rollout + 1
-                yield meter.event(stage, reports[0], rollout + 1, total, batch)
+                    _keep(walk, stage.phase, venv)
+                    _save(walk, index, rollout + 1)
+                    saved, kept = time.monotonic(), walk.agent.steps
+                yield meter.event(stage, episodes, rollout + 1, total, batch)
+            _keep(walk, stage.phase, venv)
         except GeneratorExit:
-            _save(walk, index, walk.rollouts, venv)
+            _keep(walk, stage.phase, venv)
+            _save(walk, index, walk.rollouts)
             raise
         except NotFiniteError as error:
             raise NotFiniteError(_broken(walk, stage, error)) from error
         except Exception:                                    # of `check`, or of a full disk
             with contextlib.suppress(OSError):
-                cut_metrics(walk.run, stage.name, stage.phase, kept)
+                cut_metrics(walk.run, stage.name, kept)
             raise
+    if _ends(walk, index):
+        del walk.games[stage.phase]
     _save(walk, index + 1, 0)
 
 # %% ../../nbs/52_cycle.run.ipynb #8ac37f4f
@@ -322,51 +353,62 @@ def _broken(walk: _Walk, stage: Stage, error: NotFiniteError) -> str:
             "resumed; if the same happens again, start one with another seed or preset.")
 
 
-def _log_rollout(walk: _Walk, stage: Stage, rollout: int, report: Report, logged: float) -> None:
-    """One line in metrics.jsonl with every finished episode, and the curves for TensorBoard.
+def _played(stage: Stage, episodes: list[Episodes]) -> Episodes:
+    "All these episodes, with the number of the designed world that each was played in, or −1."
+    found = Episodes.join(episodes)
+    return found if stage.phase == "worlds" else dataclasses.replace(found, worlds=np.full_like(found.worlds, -1))
+
+
+def _log_rollout(walk: _Walk, stage: Stage, rollout: int, report: Report, episodes: Episodes, logged: float) -> None:
+    """One line in metrics.jsonl with every episode that ended or was cut, and the curves for TensorBoard.
 
     `logged` seconds went by between the rollout before and this one: into logs, checkpoints, and whoever listens."""
-    episodes, seconds = report.episodes, report.seconds | {"log": logged}
+    seconds = report.seconds | {"log": logged}
     record = {
         "phase": stage.phase, "rollout": rollout, "step": walk.agent.steps,
         "metrics": {name: value if math.isfinite(value) else None for name, value in report.metrics.items()},
         "seconds": {name: round(value, 4) for name, value in seconds.items()},
         "episodes": {"return": episodes.returns.round(4).tolist(), "length": episodes.lengths.tolist(),
-                     "world": episodes.worlds.tolist(),
+                     "world": [None if world < 0 else world for world in episodes.worlds.tolist()],
                      "unlocked": [np.flatnonzero(row).tolist() for row in episodes.unlocked]}}
     if not episodes.possible.all():
         record["episodes"]["possible"] = [np.flatnonzero(row).tolist() for row in episodes.possible]
+    if episodes.cut.any():
+        record["episodes"]["cut"] = episodes.cut.tolist()
     append_jsonl(walk.run.path / stage.name / "metrics.jsonl", record)
     for name, value in report.metrics.items():
         walk.writer.add_scalar(f"train/{name}", value, walk.agent.steps)
-    if len(episodes):
-        walk.writer.add_scalar(f"{stage.phase}/episode_return", float(episodes.returns.mean()), walk.agent.steps)
-        walk.writer.add_scalar(f"{stage.phase}/episode_length", float(episodes.lengths.mean()), walk.agent.steps)
+    for phase in PHASES:
+        if len(ended := in_phase(episodes[~episodes.cut], phase)):
+            walk.writer.add_scalar(f"{phase}/episode_return", float(ended.returns.mean()), walk.agent.steps)
+            walk.writer.add_scalar(f"{phase}/episode_length", float(ended.lengths.mean()), walk.agent.steps)
 
 # %% ../../nbs/52_cycle.run.ipynb #c16d2ad7
 class _Meter:
-    "Speed, time left, and success rates of the last 100 training episodes."
+    "Speed, time left, and success rates of the last training episodes."
 
     def __init__(self, walk: _Walk, index: int):
         self.walk, self.index = walk, index
         self.recent: deque[tuple[float, int]] = deque([(walk.clock(), 0)], maxlen=20)
-        self.episodes: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=100)   # what each unlocked, and had
+        self.rounds, self.last = [num_rollouts(s.steps, walk.preset) for s in walk.stages], Recent(walk.run)
+        for part in walk.run.parts:
+            for record in walk.run.metrics(part):
+                self.last.add(part, walk.run.episodes(record))
         self.measurements = len(walk.run.parts) - len(walk.run.evaluations())     # still to come
 
-    def event(self, stage: Stage, report: Report, rollout: int, total: int, batch: int) -> Training:
-        walk, objectives = self.walk, self.walk.run.simulator.objectives
+    def event(self, stage: Stage, episodes: Episodes, rollout: int, total: int, batch: int) -> Training:
+        walk = self.walk
         self.recent.append((walk.clock(), self.recent[-1][1] + batch))
-        self.episodes.extend(zip(report.episodes.unlocked, report.episodes.possible, strict=True))
+        self.last.add(stage.name, episodes)
         (start, first), (now, last) = self.recent[0], self.recent[-1]
         speed = (last - first) / max(now - start, 1e-9)
-        rounds = [num_rollouts(s.steps, walk.preset) for s in stages(walk.settings)]
-        steps, left = sum(rounds) * batch, (sum(rounds[self.index:]) - rollout) * batch
+        steps, left = sum(self.rounds) * batch, (sum(self.rounds[self.index:]) - rollout) * batch
         seconds = left / speed + self.measurements * walk.seconds_per_evaluation
-        unlocked, possible = np.array(list(self.episodes), bool).reshape(-1, 2, len(objectives)).swapaxes(0, 1)
-        rates = success_rates(unlocked, possible, objectives)
+        rates, ended = self.last.rates(stage.phase), in_phase(episodes[~episodes.cut], stage.phase)
         return Training(stage.name, stage.phase, rollout * batch, total * batch, steps - left, steps, round(speed, 1),
-                        round(seconds, 1), {name: round(rate, 1) for name, rate in rates.items() if self.episodes},
-                        round(float(report.episodes.returns.mean()), 3) if len(report.episodes) else None)
+                        round(seconds, 1), {name: round(rate, 1) for name, rate in rates.items()},
+                        round(float(ended.returns.mean()), 3) if len(ended) else None,
+                        len(self.last.episodes[stage.phase]))
 
 # %% ../../nbs/52_cycle.run.ipynb #6d23783d
 def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
@@ -376,17 +418,17 @@ def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
         return
     episodes = walk.settings.evaluation_runs * walk.settings.evaluation_episodes
     yield Evaluating(part, episodes)
-    start = walk.clock()
+    start, seed = walk.clock(), walk.seed(2, 1) if part == run.parts[-1] else walk.seed(2)
     with contextlib.closing(run.simulator.make_vec(
-            [run.original], num_envs=episodes, seed=walk.seed(2), obs=walk.preset.obs, episodes=1,
+            [run.original], num_envs=episodes, seed=seed, obs=walk.preset.obs, episodes=1,
             num_threads=walk.team.threads)) as venv:
-        evaluation = evaluate(walk.agent, venv, walk.settings.evaluation_runs, walk.seed(2),
+        evaluation = evaluate(walk.agent, venv, walk.settings.evaluation_runs, seed,
                               callback=lambda done: walk.look_up())
     walk.seconds_per_evaluation = walk.clock() - start
     save_checkpoint(run.path / part / "checkpoint.pt", {"agent": walk.agent.state_dict()})
     event = dataclasses.replace(_evaluated(run, part, evaluation), seconds=round(walk.seconds_per_evaluation, 2))
     write_json(run.path / part / "evaluation.json", evaluation.to_dict() | {
-        "success": event.success, "score": event.score, "step": walk.agent.steps})
+        "success": event.success, "score": event.score, "step": walk.agent.steps, "seed": seed})
     walk.writer.add_scalar("evaluation/score", event.score, walk.agent.steps)
     for objective, (mean, _) in event.success.items():
         walk.writer.add_scalar(f"success/{objective}", mean, walk.agent.steps)
@@ -402,7 +444,7 @@ def _evaluated(run: RunFolder, part: str, evaluation: Evaluation) -> Evaluated:
 def _road(walk: _Walk) -> Iterator[Event]:
     "The whole run; what is done already is passed over."
     def training_of(part: str) -> Iterator[Event]:
-        for index, stage in enumerate(stages(walk.settings)):
+        for index, stage in enumerate(walk.stages):
             if stage.name == part and index >= walk.stage:
                 yield from _train(walk, index, stage)
 
@@ -433,7 +475,7 @@ def run_cycles(
         walk = _open(run, on_text, check)
         try:
             resumed = bool(run.evaluations())
-            steps = sum(num_rollouts(s.steps, walk.preset) for s in stages(run.settings))
+            steps = sum(num_rollouts(s.steps, walk.preset) for s in walk.stages)
             batch = walk.preset.batch
             yield _told(run, Started(run.path.name, resumed, steps * batch))
             for event in _road(walk):

@@ -268,11 +268,21 @@ class _Watched(_Stage):
         "Which objectives the current episode has, in their order."
         return {"possible": self._possible.copy(), "_possible": np.ones(self.num_envs, bool)}
 
+    def _told(self) -> dict[str, np.ndarray]:
+        "How all episodes stand."
+        return {"return": self._return.copy(), "length": self._steps.astype(np.int32),
+                "unlocked": self._unlocked.copy(), "world": self._played, "possible": self._possible.copy()}
+
+    @property
+    def running(self) -> dict[str, np.ndarray]:
+        "The episodes that are being played, told as those that ended are; where the length is 0, none is."
+        if not self._ready:
+            raise RuntimeError("there is no episode yet: call reset() first")
+        return self._told() | {"length": np.where(self._over, 0, self._steps).astype(np.int32)}
+
     def _report(self, ended: np.ndarray) -> dict[str, Any]:
         "What is told of episodes that ended."
-        results = {"return": self._return.copy(), "length": self._steps.astype(np.int32),
-                   "unlocked": self._unlocked.copy(), "world": self._played, "possible": self._possible.copy()}
-        return {"final_obs": self._last, "_final_obs": ended, "results": results, "_results": ended}
+        return {"final_obs": self._last, "_final_obs": ended, "results": self._told(), "_results": ended}
 
 # %% ../../nbs/23_heist.vector.ipynb #f8721a5f
 class _Episodes(_Watched):

@@ -32,13 +32,13 @@ def binned_returns(
     run: RunFolder,
     edges: np.ndarray,          # (B + 1,) steps at which stretches begin and end
 ) -> list[np.ndarray]:          # B arrays of returns
-    "The returns of the training episodes in the original game, by the step at which they were told."
+    "The returns of the training episodes that ended in the original game, by the step at which they were told."
     steps, returns = [], []
     for part in run.parts:
         for record in run.metrics(part):
-            if record["phase"] == "original":
-                returns += record["episodes"]["return"]
-                steps += [record["step"]] * len(record["episodes"]["return"])
+            episodes = run.episodes(record, "original")
+            returns += episodes.returns[~episodes.cut].tolist()
+            steps += [record["step"]] * int((~episodes.cut).sum())
     place = np.digitize(steps, edges) - 1
     return [np.array(returns, float)[place == k] for k in range(len(edges) - 1)]
 

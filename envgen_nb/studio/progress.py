@@ -54,9 +54,10 @@ def say(record: dict[str, Any]) -> str:
             return f"{part}: {len(record['purposes'])} worlds"
         case "Training":
             where = "designed worlds" if record["phase"] == "worlds" else "original game"
+            count = record.get("episodes", 0)
             return (f"{part}, {where}: {100 * record['stage_done'] / record['stage_steps']:.0f}% · "
                     f"{record['steps_per_second']:,.0f} steps/s · {duration(record['seconds_left'])} left · "
-                    f"{best_rates(record['success'])}")
+                    f"{best_rates(record['success'])}" + (f" of {count} episodes" if count else ""))
         case "Evaluating":
             return f"{part}: measuring, {record['episodes']} episodes"
         case "Evaluated":

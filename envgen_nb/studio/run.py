@@ -21,9 +21,8 @@ import numpy as np
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode
 
-from ..agent.evaluate import marked, success_rates
 from ..cycle.edit import EditError, Position, design_again, designs_worlds, edit_worlds, position
-from ..cycle.folder import RunFolder, create_run, stages
+from ..cycle.folder import PHASES, Recent, RunFolder, create_run, in_phase
 from ..cycle.run import Accepted, Evaluated, Evaluating, Event, Training, run_cycles
 from ..cycle.runs import new_run_path
 from ..cycle.settings import RunSettings
@@ -32,7 +31,6 @@ from ..designer.manual import unanswered
 from ..designer.provider import ProviderError
 from ..designer.reply import Design
 from ..files import FolderInUse, read_jsonl, write_text
-from .figures import achieved
 from .progress import say
 
 # %% ../../nbs/62_studio.run.ipynb #75e1059c
@@ -114,30 +112,29 @@ def telling(state: HasTraits) -> Iterator[None]:
 
 # %% ../../nbs/62_studio.run.ipynb #69ff771e
 class Point(NamedTuple):
-    "The training after one rollout."
+    "The training after one rollout, in one place."
     step: int                     # environment steps of the run so far
-    phase: str                    # "worlds" or "original"
+    phase: str                    # where it was played: "worlds" (the designed ones) or "original" (the original game)
     episode_return: float | None  # mean of the episodes that ended in this rollout
-    rates: tuple[float, ...]      # % of the last training episodes, in the order of the objectives; (): none ended yet
+    rates: tuple[float, ...]      # % of the last training episodes there, in the objectives' order; (): there are none
+    episodes: int = 0             # how many `rates` is of
 
 
 def history(
     run: RunFolder,
     last: int = 100,       # training episodes that a rate is of
 ) -> tuple[Point, ...]:
-    "The training of a run so far, one point per rollout."
-    objectives, found = run.simulator.objectives, []
-    for stage in stages(run.settings):
-        records = [record for record in run.metrics(stage.name) if record["phase"] == stage.phase]
-        lists = [achieved(record["episodes"], len(objectives)) for record in records]
-        marks = [marked([each for both in lists for each in both[k]], len(objectives)) for k in (0, 1)]
-        end = 0
-        for record in records:
-            returns = record["episodes"]["return"]
-            end += len(returns)
-            rates = success_rates(*(rows[max(0, end - last):end] for rows in marks), objectives)
-            found.append(Point(record["step"], stage.phase, float(np.mean(returns)) if returns else None,
-                               tuple(rates.values()) if end else ()))
+    "The training of a run so far: a point for each rollout, and for each place that it had episodes of."
+    recent, found = Recent(run, last), []
+    for part in run.parts:
+        for record in run.metrics(part):
+            episodes = run.episodes(record)
+            recent.add(part, episodes)
+            places = [phase for phase in PHASES if len(in_phase(episodes, phase))] or [record["phase"]]
+            for phase in places:
+                ended = in_phase(episodes[~episodes.cut], phase)
+                found.append(Point(record["step"], phase, float(ended.returns.mean()) if len(ended) else None,
+                                   tuple(recent.rates(phase).values()), len(recent.episodes[phase])))
     return tuple(found)
 
 
@@ -238,7 +235,8 @@ class _Told(RunState):
         trainings = [event for event in events if isinstance(event, Training)]
         if trainings:
             self.training = trainings[-1].record()
-            self.points += tuple(Point(event.done, event.phase, event.episode_return, tuple(event.success.values()))
+            self.points += tuple(Point(event.done, event.phase, event.episode_return, tuple(event.success.values()),
+                                       event.episodes)
                                  for event in trainings)
         if events:
             self.records = shorter([*self.records, *(event.record() for event in events)])

@@ -155,6 +155,7 @@ def semantic(games: np.ndarray) -> np.ndarray:
 
 
 _COMMANDS = {"reset": _reset, "step": _step_all, "save": _save, "load": _load,
+             "running": lambda engine, items: engine.batch.games[["total", "step"]].tolist(),
              "semantic": lambda engine, items: list(semantic(engine.batch.games)),
              "render": lambda engine, items: [game_of(game, numbers).glance() for game, numbers
                                               in zip(engine.batch.games, engine.plan.numbers, strict=True)]}
