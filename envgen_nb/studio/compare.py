@@ -4,14 +4,13 @@
 
 # %% auto #0
 __all__ = ['binned_returns', 'mean_interval', 'groups', 'learning_comparison', 'plain', 'strip_html', 'comparison_html',
-           'figure_view', 'compare_view']
+           'compare_view']
 
 # %% ../../nbs/65_studio.compare.ipynb #2672f05d
 import base64
 import functools
 import html
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from .figures import heatmap_figure, scores, training_score
 from .look import bind, button, column, columns, fold, heading, note, row, table
 from .progress import duration
 from .run import Session
-from .step import choices
+from .step import choices, figure_view
 
 # %% ../../nbs/65_studio.compare.ipynb #92731b28
 def binned_returns(
@@ -160,12 +159,6 @@ def comparison_html(runs: Sequence[RunFolder]) -> str:
                      f"{usage.price or 0:.4f}"))
     return table(["run", "designer", "agent", "seed", "score before", "score now", "score in training",
                   "training time", "calls", "tokens", "price"], rows, numbers=range(3, 11))
-
-# %% ../../nbs/65_studio.compare.ipynb #7c7602a1
-def figure_view(figure: go.Figure) -> widgets.Output:
-    "A figure as an output."
-    data = {"application/vnd.plotly.v1+json": json.loads(figure.to_json()), "text/plain": str(figure.layout.title.text)}
-    return widgets.Output(outputs=({"output_type": "display_data", "data": data, "metadata": {}},))
 
 # %% ../../nbs/65_studio.compare.ipynb #fcab63f0
 def compare_view(session: Session) -> widgets.Widget:

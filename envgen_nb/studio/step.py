@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['buttons_view', 'status_html', 'status_view', 'line_style', 'thin', 'lines', 'curves_figure', 'fill_curves',
-           'curves_svg', 'now_and_then', 'curves_view', 'aimed_at', 'objectives_html', 'objectives_view', 'choices',
-           'runs_view', 'step_view']
+           'curves_svg', 'now_and_then', 'figure_view', 'curves_view', 'aimed_at', 'objectives_html', 'objectives_view',
+           'choices', 'runs_view', 'step_view']
 
 # %% ../../nbs/64_studio.step.ipynb #9cafa12a
-import copy
 import html
+import json
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -221,40 +221,35 @@ def now_and_then(session: Session, draw: Callable[[], None], every: float) -> No
     bind(session, ["training"], look)
 
 
+# %% ../../nbs/64_studio.step.ipynb #5b1d70c2
+def figure_view(figure: go.Figure) -> widgets.Output:
+    "A figure as an output."
+    data = {"application/vnd.plotly.v1+json": json.loads(figure.to_json()),
+            "text/plain": figure.layout.title.text or "a figure"}
+    return widgets.Output(outputs=({"output_type": "display_data", "data": data, "metadata": {}},))
+
+
 def curves_view(session: Session) -> widgets.Widget:
     "The curves: a drawing that grows while training goes on, else the figure."
     sketch, place = widgets.HTML(layout=widgets.Layout(width="100%")), column()
-    live, drawn = None, None                                 # the figure, and the objectives that it has lines for
-
-    def show(drawing: str) -> None:
-        "This drawing, or the figure: that is always in its place, at its full width, but not always seen."
-        sketch.value, sketch.layout.display = drawing, "" if drawing else "none"
-        place.layout.visibility, place.layout.height = ("hidden", "0") if drawing else ("visible", "auto")
 
     def draw() -> None:
-        nonlocal live, drawn
         if session.run is None:
             return
-        objectives, points = session.run.simulator.objectives, thin(session.points)
+        objectives, points, old = session.run.simulator.objectives, thin(session.points), place.children
         if not points or (session.busy and not session.paused):            # nothing to zoom into yet, or no time
-            show(curves_svg(objectives, points))
-            return
-        show("")
-        if objectives == drawn:
-            fill_curves(live, points)
-            live._widget_data = copy.deepcopy(live._data)
-            return
-        figure, old = curves_figure(objectives), live
-        fill_curves(figure, points)
-        live, drawn = go.FigureWidget(figure), objectives
-        live._config = {"responsive": True}                  # follows the window's width
-        place.children = [live]
-        if old is not None:
-            old.close()
+            sketch.value, place.children = curves_svg(objectives, points), [sketch]
+        else:
+            figure = curves_figure(objectives)
+            fill_curves(figure, points)
+            place.children = [figure_view(figure)]
+        for each in set(old) - {sketch, *place.children}:
+            each.close()
 
     bind(session, ["run", "paused"], draw)
     now_and_then(session, draw, every=2.0)
-    return column(sketch, place)
+    return place
+
 
 # %% ../../nbs/64_studio.step.ipynb #a00532ae
 def aimed_at(
