@@ -1,4 +1,5 @@
 """The studio without a browser: its state is driven as its buttons drive it."""
+import base64
 import json
 import subprocess
 import sys
@@ -6,6 +7,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from chat_server import ChatServer, answer, slow, status
@@ -18,6 +20,7 @@ from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.reply import Design
 from envgen_nb.studio.prompt import Editor, apply, show_run
 from envgen_nb.studio.run import Session, history
+from envgen_nb.studio.step import curves_view
 from envgen_nb.studio.studio import Studio, still_html
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=8_192, evaluation_runs=2,
@@ -271,6 +274,25 @@ def test_a_finished_run_is_opened(whole, capsys):
     studio.session.train()
     assert "finished" in studio.session.error
     assert capsys.readouterr() == ("", "")                               # nothing is printed
+
+
+def test_the_curves_are_those_of_the_run_that_is_open(tmp_path, whole):
+    """Each time all of them: what a page has heard of an earlier run is of no matter."""
+    session = session_in(tmp_path / "run", num_cycles=1, cycle_steps=8_192, final_steps=0)
+    view = curves_view(session)
+    assert "environment steps" in view.children[0].value                 # still a drawing without lines
+    for _ in range(2):
+        for path in (whole, tmp_path / "run"):
+            session.open(path)
+            steps = [point.step for point in session.points]
+            if path == tmp_path / "run" and not steps:
+                assert "path" in view.children[0].value
+                session.all()
+                done(session)
+                steps = [point.step for point in session.points]
+            figure = view.children[0].outputs[0]["data"]["application/vnd.plotly.v1+json"]
+            shown = figure["data"][0]["x"]
+            assert np.frombuffer(base64.b64decode(shown["bdata"]), shown["dtype"]).tolist() == steps and steps
 
 
 def test_what_others_wrote_is_shown_as_text(tmp_path):

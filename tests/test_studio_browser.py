@@ -43,6 +43,25 @@ def cards(seen: Browser):
     return seen.page.locator(".envgen-card")
 
 
+def test_a_widget_that_a_busy_page_loads_late_hears_the_kernel(seen):
+    """Whatever takes the page's time while a widget is loaded: it shows what the kernel says, and nothing is logged."""
+    write_notebook(seen.lab.folder / "busy.ipynb", "from envgen_nb.studio.look import CopyButton",
+                   "button = CopyButton(label='before')\nbutton", "button.label = 'after'")
+    seen.open("busy.ipynb")
+    seen.page.evaluate("""() => {
+        const make = URL.createObjectURL;                     // what is called to load the code of a widget
+        URL.createObjectURL = (blob) => {
+            for (const end = performance.now() + 2500; performance.now() < end;);
+            return make.call(URL, blob);
+        };
+    }""")
+    for label in ("before", "after"):
+        for _ in range(2 if label == "before" else 1):
+            seen.command("notebook:run-cell-and-select-next")
+        seen.page.get_by_role("button", name=label, exact=True).wait_for(timeout=30_000)
+    assert seen.errors == []
+
+
 def test_the_gallery_appears(seen):
     seen.open("worlds.ipynb")
     started = time.perf_counter()

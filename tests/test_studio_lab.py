@@ -64,6 +64,14 @@ def tab(seen: Browser, name: str) -> None:
     studio(seen).get_by_role("tab", name=name, exact=True).click()
 
 
+def last_step(seen: Browser) -> int:
+    """The step at which the curves end that are to be seen."""
+    figure = studio(seen).locator(".js-plotly-plot:visible")
+    figure.wait_for(timeout=60_000)
+    seen.page.wait_for_function("figure => figure._fullData?.length", arg=figure.element_handle())
+    return figure.evaluate("figure => Math.max(...figure._fullData.flatMap(line => Array.from(line.x)))")
+
+
 def template(seen: Browser):
     return studio(seen).get_by_title("the template; {{…}} are placeholders")
 
@@ -183,6 +191,8 @@ def test_train_pause_and_stop(seen, place):
     press(seen, "Stop")
     status(seen, "Waiting")
     seen.timed("from Stop to stopped, as it is seen", started)
+    figure.wait_for()
+    assert last_step(seen) == run(place).metrics("cycle-1")[-1]["step"]
 
 
 @pytest.mark.long
@@ -197,6 +207,7 @@ def test_the_page_is_reloaded(seen, place):
     studio(seen).get_by_role("button", name=re.compile(r"\bTrain$")).wait_for(timeout=60_000)
     status(seen, "training is to go on")
     tab(seen, "Train")
+    assert last_step(seen) == run(place).metrics("cycle-1")[-1]["step"]
     studio(seen).locator("text=Success rates of the last 100 training episodes").first.wait_for()
     seen.page.wait_for_timeout(1000)
     seen.shot("lab-reloaded", studio(seen))
@@ -222,14 +233,23 @@ def test_all_cycles_and_the_comparison(seen, place):
 
 @pytest.mark.long
 def test_a_finished_run_is_opened(seen, place):
-    tab(seen, "Prompt")
+    tab(seen, "Train")
+    whole = run(place).metrics("cycle-2")[-1]["step"]
+    assert last_step(seen) == whole
     press(seen, "New run")
     status(seen, "the agent is to be measured")
+    studio(seen).locator(".js-plotly-plot").wait_for(state="detached")            # no other run's curves
+    press(seen, "Whole cycle")
+    status(seen, "steps/s", 120)
+    seen.page.wait_for_timeout(3000)
+    press(seen, "Stop")
+    status(seen, "Waiting")
+    assert 0 < last_step(seen) < whole
     studio(seen).get_by_label("Run", exact=True).select_option("first")
     press(seen, "Open")
     status(seen, "the run is finished")
-    tab(seen, "Train")
     studio(seen).locator("td").filter(has_text="collect_wood").first.wait_for()
+    assert last_step(seen) == whole
 
 
 @pytest.mark.long
