@@ -117,6 +117,31 @@ def _bench(args: argparse.Namespace) -> int:
         bench(args.quick, lambda line: print(line, flush=True))
     return 0
 
+# %% ../nbs/71_cli.ipynb #7e1c05ab
+def _check(args: argparse.Namespace) -> int:
+    "Tell what works on this machine; exit status 1 if a run will not."
+    from envgen_nb.check import check, line, progress, report, summary
+    options = {name: value for name in ("model", "base_url", "api_key_env") if (value := getattr(args, name))}
+    found = []
+    for finding in check(args.call, progress, designer=args.designer, designer_options=options or None):
+        progress("")
+        if not args.json:
+            print(line(finding, not found or found[-1].group != finding.group), flush=True)
+        found.append(finding)
+    print(json.dumps(report(found)) if args.json else summary(found))
+    return 0 if report(found)["ok"] else 1
+
+
+def _add_check_command(commands: argparse._SubParsersAction) -> None:
+    "The command that tells what works here."
+    check = _command(commands, "check", _check, "what works on this machine, and how long a run takes: run this first")
+    check.add_argument("--designer", metavar="NAME", help="the designer to be looked at (default: as in settings.ini)")
+    check.add_argument("--model", help="for the designer openai: the model, as the server calls it")
+    check.add_argument("--base-url", metavar="URL", help="where its server is")
+    check.add_argument("--api-key-env", metavar="VARIABLE", help="the environment variable that holds its key")
+    check.add_argument("--call", action="store_true", help="ask the model one small question, which costs a little")
+    check.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+
 # %% ../nbs/71_cli.ipynb #20afe0cb
 def _command(commands: argparse._SubParsersAction, name: str, act: Callable, text: str) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text)
@@ -130,6 +155,7 @@ def build_parser() -> argparse.ArgumentParser:
                                      "agent learns in them; its weaknesses shape the next worlds.")
     parser.add_argument("--version", action="version", version=f"envgen_nb {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_check_command(commands)
     run = _command(commands, "run", _run, "run a whole experiment headless: the lab notebook of a game")
     run.add_argument("simulator", choices=simulators(), help="the game")
     run.add_argument("-p", "--parameter", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),

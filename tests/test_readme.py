@@ -80,7 +80,7 @@ def test_make_lab(tmp_path):
 
 
 SEEN = {"make run": test_make_run, "make test": test_make_test_runs_everything,
-        "make test-all": test_make_test_runs_everything}
+        "make test-all": test_make_test_runs_everything, "envgen check": "test_check.py"}
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in SEEN])
@@ -102,7 +102,7 @@ def test_command(command, run, tmp_path):
 
 def test_every_command_is_documented():
     shown = {shlex.split(c)[1] for c in COMMANDS if c.startswith("envgen")}
-    assert shown == {"run", "resume", "prompt", "worlds", "play", "report"}
+    assert shown == {"check", "run", "resume", "prompt", "worlds", "play", "report"}
     assert "make lab" in README and "pip install -e ." in README
 
 

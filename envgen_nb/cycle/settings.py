@@ -147,7 +147,7 @@ def read_ini(
     parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=("#",))
     try:
         parser.read(path, encoding="utf-8")
-    except configparser.Error as error:
+    except (configparser.Error, UnicodeDecodeError) as error:
         raise SettingsError(f"{Path(path).name}: {error}") from None
     found: dict[str, dict[str, Any]] = {section: {} for section, _ in _INI}
     for section in parser.sections():
