@@ -83,7 +83,7 @@ def stock_crafter(seconds: float) -> float:
 # %% ../nbs/72_bench.ipynb #40f7cb1a
 def crafter_row(obs: str, num_envs: int, num_threads: int, stock: float, seconds: float, **options: Any) -> dict:
     "One row of the table: this many games of the fast engine."
-    venv = make_vec("crafter", num_envs=num_envs, obs=obs, num_threads=num_threads, **options)
+    venv = make_vec("crafter", num_envs=num_envs, obs=obs, num_threads=num_threads, copy=False, **options)
     venv.reset()
     actions = np.random.default_rng(1).integers(17, size=(1024, num_envs)).astype(np.uint8)
     played = 0
@@ -138,7 +138,7 @@ def plain_heist(
 # %% ../nbs/72_bench.ipynb #67c13c0f
 def heist_row(world: Any, num_envs: int, num_threads: int, seconds: float) -> dict:
     "One row of the table; `ImportError` without Procgen."
-    venv = make_vec("heist", [world], num_envs, num_threads=num_threads)
+    venv = make_vec("heist", [world], num_envs, num_threads=num_threads, copy=False)
     games, step = plain_heist(num_envs, threads=num_threads)
     actions, ends = np.random.default_rng(1).integers(15, size=(1024, num_envs)).astype(np.int32), []
 
@@ -208,7 +208,7 @@ def _engine_parts(seconds: float) -> dict[str, float]:
     from envgen_nb.crafter.fast.engine import FastGame
     game, seeds = FastGame(), iter(range(1, 1 << 40))
     found = {"new world": _microseconds(lambda: game._batch.play(NEW_WORLD, next(seeds)), seconds)}
-    with contextlib.closing(make_vec("crafter", num_envs=64)) as venv:
+    with contextlib.closing(make_vec("crafter", num_envs=64, copy=False)) as venv:
         found["reset"] = _microseconds(venv.reset, seconds, things=64)
         batch = venv._engine.batch
         for name, light in (("picture by day", 1.0), ("picture at night", 0.05)):

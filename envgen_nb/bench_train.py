@@ -60,7 +60,7 @@ def our_speed(
             agent = Agent(preset, venv.single_observation_space, venv.single_action_space, 0, device)
         team = Team(fastest_team(agent))
         with contextlib.closing(make_vec("crafter", num_envs=preset.num_envs, obs=preset.obs,
-                                         num_threads=team.threads)) as venv:
+                                         num_threads=team.threads, copy=False)) as venv:
             train(agent, venv, 1 << 40, team=team, callback=count)
     finally:
         torch.set_num_threads(before)

@@ -4,11 +4,13 @@
 
 # %% auto #0
 __all__ = ['Moment', 'check_description', 'check_prerequisites', 'check_worlds', 'check_warnings', 'check_preview', 'check_step',
-           'check_statistics', 'check_seeds', 'check_reset', 'check_quota', 'check_state', 'check_refusals',
-           'check_simulator']
+           'check_statistics', 'check_returned', 'check_threads', 'check_seeds', 'check_reset', 'check_quota',
+           'check_state', 'check_refusals', 'check_simulator']
 
 # %% ../nbs/01_conformance.ipynb #def64ae6
 import contextlib
+import copy
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -103,14 +105,16 @@ def check_preview(simulator: Simulator, world: World) -> None:
 Moment = list[np.ndarray]
 
 
-def _leaves(obs: Any) -> list[np.ndarray]:
-    "The arrays of an observation."
-    return [part for key in sorted(obs) for part in _leaves(obs[key])] if isinstance(obs, Mapping) else [obs]
+def _leaves(told: Any) -> list[np.ndarray]:
+    "The arrays in dictionaries and tuples: of an observation, or of all that was returned."
+    if isinstance(told, Mapping):
+        return [part for key in sorted(told) for part in _leaves(told[key])]
+    return [part for one in told for part in _leaves(one)] if isinstance(told, tuple) else [told]
 
 
 def _moment(result: tuple) -> Moment:
-    "All that a reset or step returned, copied: observations, and after a step rewards and endings."
-    return [np.array(array) for array in [*_leaves(result[0]), *result[1:-1]]]
+    "What a reset or step returned, copied: observations, and after a step rewards and endings."
+    return [np.array(array) for array in _leaves(result[:-1])]
 
 
 def _equal(one: list[Moment], other: list[Moment]) -> bool:
@@ -201,6 +205,28 @@ def check_statistics(make: Callable[..., VectorEnv], actions: np.ndarray) -> Non
                 assert np.array_equal(infos["_episode"], ended)
                 assert np.allclose(theirs["r"][ended], ours["return"][ended])
                 assert np.array_equal(theirs["l"][ended], ours["length"][ended])
+
+# %% ../nbs/01_conformance.ipynb #4f6ab215
+def check_returned(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
+    "What is returned is the caller's; with `copy=False` the same is played."
+    kept = []
+    with contextlib.closing(make()) as venv:
+        for result in itertools.chain([venv.reset()], map(venv.step, actions)):
+            kept.append((result, copy.deepcopy(result)))
+    assert all(_equal([_leaves(now)], [_leaves(then)]) for now, then in kept), "what was returned changes later"
+    played = [_moment(result) for result, _ in kept]
+    with contextlib.closing(make()) as venv:
+        for result, moment in zip(itertools.chain([venv.reset()], map(venv.step, actions)), played, strict=True):
+            assert _equal([_moment(result)], [moment]), "who writes to what was returned changes the game"
+            for part in _leaves(result):
+                part[...] = 0
+    assert _equal(_run(make(copy=False), actions), played), "copy=False changes the game"
+
+
+def check_threads(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
+    "The number of threads changes nothing."
+    one, two = (_run(make(num_threads=count), actions) for count in (1, 2))
+    assert _equal(one, two), "num_threads changes the game"
 
 # %% ../nbs/01_conformance.ipynb #c9bcf881
 def check_seeds(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
@@ -305,10 +331,12 @@ def check_simulator(
     for obs in simulator.observations:
         make = _Make(simulator, (None, world), num_envs=num_envs, obs=obs, length=length, **(options or {}))
         check_step(simulator, make, actions)
-        check_statistics(make, actions)
+        check_statistics(make, actions[:2 * length])
+        check_returned(make, actions[:2 * length])
         check_seeds(make, actions)
         check_reset(make)
         check_quota(make, actions)
         check_state(make, actions)
         check_state(make, actions, episodes=1)
         check_refusals(make)
+    check_threads(make, actions[:length])

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['UNSET', 'Section', 'World', 'Parameter', 'parameters', 'in_words', 'settings_in_words', 'differences', 'Complaint',
-           'check_world', 'load_worlds', 'save_worlds', 'Simulator', 'base_seeds', 'check_number', 'register_simulator',
-           'simulators', 'get_simulator', 'make_vec']
+           'check_world', 'load_worlds', 'save_worlds', 'Simulator', 'base_seeds', 'check_number', 'hand_out',
+           'register_simulator', 'simulators', 'get_simulator', 'make_vec']
 
 # %% ../nbs/00_world.ipynb #27e31255
 import importlib
@@ -266,7 +266,9 @@ class Simulator(ABC):
         obs: str = "pixels",                       # one of `observations`
         length: int | None = None,                 # steps after which an episode is truncated; None: the game's own
         episodes: int | None = None,               # episodes per sub-environment, after which it stands still
-        **options: Any,                            # the game's own, e.g. num_threads; unknown ones are refused
+        num_threads: int | None = None,            # threads to play with, which change nothing but the speed
+        copy: bool = True,                         # what is returned is the caller's; False: valid until the next call
+        **options: Any,                            # the game's own, e.g. an engine; unknown ones are refused
     ) -> VectorEnv:
         "Many copies of the game, stepped together, by the contract above."
 
@@ -324,6 +326,20 @@ def check_number(name: str, value: Any, low: int, high: int | None = None, optio
     if (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low
             or (high is not None and value > high)):
         raise ValueError(f"{name} is an integer from {low}{'' if high is None else f' to {high}'}, not {value!r}")
+
+# %% ../nbs/00_world.ipynb #e2c47d19
+def hand_out(
+    told: Any,          # what `reset`, `step` or `set_state` is to return: arrays, in dictionaries and tuples
+    copy: bool = True,  # as `make_vec` was told
+) -> Any:
+    "The same in arrays of its own, or as it is."
+    if not copy:
+        return told
+    if isinstance(told, np.ndarray):
+        return told.copy()
+    if isinstance(told, dict):
+        return {name: hand_out(part) for name, part in told.items()}
+    return tuple(map(hand_out, told)) if isinstance(told, tuple) else told
 
 # %% ../nbs/00_world.ipynb #c752efa2
 _registry: dict[str, str] = {"crafter": "envgen_nb.crafter.simulator:Crafter",

@@ -12,7 +12,7 @@ class Orchard(VectorEnv):
     """A picker looks for an apple on 5×5 cells; finding it ends the episode, `length` steps truncate it.
 
     Sub-environment i's episode e depends on its seed and e alone. All returned arrays are overwritten by the next
-    call, as the contract allows.
+    call, as the contract allows with `copy=False`.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}

@@ -139,11 +139,11 @@ def test_observations_go_where_the_caller_wants_them():
     out = {"material": np.zeros((3, 9, 7), np.uint8), "object": np.zeros((3, 9, 7), np.uint8),
            "inventory": np.zeros((3, 16), np.uint8), "daylight": np.zeros((3, 1), np.float32)}
     for engine in ("fast", "reference"):
-        venv = CrafterVectorEnv(num_envs=3, obs="symbols", out=out, engine=engine, num_threads=1)
+        venv = CrafterVectorEnv(num_envs=3, obs="symbols", out=out, copy=False, engine=engine, num_threads=1)
         obs, _ = venv.reset()
         assert all(obs[name] is array and array.any() for name, array in out.items())
         pixels = np.zeros((3, 64, 64, 3), np.uint8)
-        other = CrafterVectorEnv(num_envs=3, out=pixels, engine=engine, num_threads=1)
+        other = CrafterVectorEnv(num_envs=3, out=pixels, copy=False, engine=engine, num_threads=1)
         assert other.reset()[0] is pixels and pixels.any()
         venv.close(), other.close()
 
@@ -154,11 +154,13 @@ def test_observations_go_where_the_caller_wants_them():
     ids=["too few axes", "int8", "two rows", "not contiguous", "a list", "a dictionary"])
 def test_arrays_that_do_not_fit_are_refused(wrong):
     with pytest.raises((TypeError, ValueError), match="out"):
-        CrafterVectorEnv(num_envs=3, out=wrong)
+        CrafterVectorEnv(num_envs=3, out=wrong, copy=False)
     read_only = np.zeros((3, 64, 64, 3), np.uint8)
     read_only.flags.writeable = False
     with pytest.raises(ValueError, match="writable"):
-        CrafterVectorEnv(num_envs=3, out=read_only)
+        CrafterVectorEnv(num_envs=3, out=read_only, copy=False)
+    with pytest.raises(ValueError, match="copy=False"):
+        CrafterVectorEnv(num_envs=3, out=np.zeros((3, 64, 64, 3), np.uint8))
 
 
 def test_a_state_comes_back_at_night_in_another_kind_of_observation():

@@ -225,13 +225,13 @@ class Crafter(Simulator):
 
     def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,
                  obs: str = "pixels", length: int | None = None, episodes: int | None = None,
-                 **options: Any) -> VectorEnv:
-        "Many games stepped together. Options of its own: engine, num_threads, noise, out (see `CrafterVectorEnv`)."
-        unknown = sorted(set(options) - {"engine", "num_threads", "noise", "out"})
+                 num_threads: int | None = None, copy: bool = True, **options: Any) -> VectorEnv:
+        "Many games stepped together. Options of its own: engine, noise, out (see `CrafterVectorEnv`)."
+        unknown = sorted(set(options) - {"engine", "noise", "out"})
         if unknown:
-            raise TypeError(f"crafter has no option {', '.join(unknown)}; it has: length, episodes, engine, "
-                            "num_threads, noise, out")
-        return CrafterVectorEnv(worlds, num_envs, seed, obs, length, episodes, **options)
+            raise TypeError(f"crafter has no option {', '.join(unknown)}; it has: length, episodes, num_threads, copy, "
+                            "engine, noise, out")
+        return CrafterVectorEnv(worlds, num_envs, seed, obs, length, episodes, num_threads, copy, **options)
 
     def preview(self, world: World | None = None, seed: int = 0) -> np.ndarray:
         "A picture (512, 1032, 3) uint8 of the start of a seed's first episode: the whole map and the agent's view."

@@ -20,7 +20,7 @@ from .reference import ACTIONS, LENGTH
 from .workers import Crews, Plan
 from .world import CrafterWorld, meaning
 from ..files import usable_cores
-from ..world import base_seeds, check_number
+from ..world import base_seeds, check_number, hand_out
 
 # %% ../../nbs/18_crafter.vector.ipynb #0d42ccfe
 def _check_worlds(worlds: Any, length: Any) -> tuple[CrafterWorld | None, ...]:
@@ -89,19 +89,22 @@ class _Stage(VectorEnv):
         obs: str = "pixels",                               # "pixels", "symbols" or "both"
         length: int | None = None,                         # steps before truncation; None: 10,000
         episodes: int | None = None,                       # episodes per sub-environment; None: no end
-        engine: str = "fast",                              # "fast" (compiled) or "reference" (the package)
         num_threads: int | None = None,                    # threads, None: 1; of the reference processes, None: all
+        copy: bool = True,                                 # what is returned is the caller's; False: overwritten
+        engine: str = "fast",                              # "fast" (compiled) or "reference" (the package)
         noise: bool = True,                                # False: symbols on another, faster random stream
-        out: Any = None,                                   # arrays for the observations; None: its own
+        out: Any = None,                                   # with copy=False: arrays for the observations
     ):
         length = LENGTH if length is None else length
         check_number("num_envs", num_envs, 1, optional=False)
         check_number("episodes", episodes, 1)
         check_number("num_threads", num_threads, 1)
         self.worlds = _check_worlds(worlds, length)
-        self.num_envs, self.length, self.episodes = int(num_envs), int(length), episodes
+        self.num_envs, self.length, self.episodes, self.copy = int(num_envs), int(length), episodes, bool(copy)
         self.single_observation_space = observation_space(obs)
         _check_choices(engine, obs, noise)
+        if copy and out is not None:
+            raise ValueError("out is overwritten by each step: it goes with copy=False")
         self.single_action_space = spaces.Discrete(len(ACTIONS))
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
@@ -187,7 +190,7 @@ class _Album(_Stage):
             except ValueError as error:
                 raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
         self._do("load", found)
-        return self._see("obs")
+        return hand_out(self._see("obs"), self.copy)
 
 # %% ../../nbs/18_crafter.vector.ipynb #5e5b8d00
 class CrafterVectorEnv(_Album):
@@ -199,7 +202,7 @@ class CrafterVectorEnv(_Album):
         if options:
             raise ValueError(f"reset takes no options, got {', '.join(options)}")
         self._do("reset", [None] * self.num_envs if seed is None else base_seeds(seed, self.num_envs))
-        return self._see("obs"), self._infos()
+        return hand_out((self._see("obs"), self._infos()), self.copy)
 
     def step(self, actions: Sequence[int] | np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict]:
         "One step of every sub-environment: observations, rewards, terminated, truncated, infos."
@@ -217,7 +220,8 @@ class CrafterVectorEnv(_Album):
         if ended.any():
             results = {name: arrays[name] for name in ("return", "length", "unlocked")} | {"world": self._played}
             infos |= {"final_obs": self._see("final"), "_final_obs": ended, "results": results, "_results": ended}
-        return self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
+        told = self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
+        return hand_out(told, self.copy)
 
     def _infos(self) -> dict[str, Any]:
         "How each sub-environment stands: `achievements` are counts in the order of the objectives."

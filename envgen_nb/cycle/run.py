@@ -299,7 +299,8 @@ def _make_venv(walk: _Walk, index: int, stage: Stage) -> Any:
     return walk.run.simulator.make_vec(
         worlds=worlds or [walk.run.original], num_envs=walk.preset.num_envs,
         seed=walk.seed(1, index) if worlds else walk.seed(3), obs=walk.preset.obs,
-        length=walk.settings.world_length if worlds else None, num_threads=walk.team.threads)
+        length=walk.settings.world_length if worlds else None, num_threads=walk.team.threads,
+        copy=False)
 
 
 def _ends(walk: _Walk, index: int) -> bool:
@@ -421,7 +422,7 @@ def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
     start, seed = walk.clock(), walk.seed(2, 1) if part == run.parts[-1] else walk.seed(2)
     with contextlib.closing(run.simulator.make_vec(
             [run.original], num_envs=episodes, seed=seed, obs=walk.preset.obs, episodes=1,
-            num_threads=walk.team.threads)) as venv:
+            num_threads=walk.team.threads, copy=False)) as venv:
         evaluation = evaluate(walk.agent, venv, walk.settings.evaluation_runs, seed,
                               callback=lambda done: walk.look_up())
     walk.seconds_per_evaluation = walk.clock() - start

@@ -96,12 +96,13 @@ class Heist(Simulator):
 
     def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,
                  obs: str = "pixels", length: int | None = None, episodes: int | None = None,
-                 **options: Any) -> VectorEnv:
-        "Many games stepped together. Options of its own: mode (that of the worlds), num_threads."
-        unknown = sorted(set(options) - {"mode", "num_threads"})
+                 num_threads: int | None = None, copy: bool = True, **options: Any) -> VectorEnv:
+        "Many games stepped together. An option of its own: mode (that of the worlds)."
+        unknown = sorted(set(options) - {"mode"})
         if unknown:
-            raise TypeError(f"heist has no option {', '.join(unknown)}; it has: length, episodes, mode, num_threads")
-        return HeistVectorEnv(worlds, num_envs, seed, obs, length, episodes, **options)
+            raise TypeError(f"heist has no option {', '.join(unknown)}; it has: length, episodes, num_threads, copy, "
+                            "mode")
+        return HeistVectorEnv(worlds, num_envs, seed, obs, length, episodes, num_threads, copy, **options)
 
     def preview(self, world: World | None = None, seed: int = 0, path: bool = False) -> np.ndarray:
         "A picture (512, 512, 3) uint8 of the start of a seed's first episode; on request with the shortest solution."

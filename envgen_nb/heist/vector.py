@@ -34,7 +34,7 @@ from envgen_nb.heist.state import (
     write_state,
 )
 from .world import HardHeistWorld, HeistWorld
-from ..world import base_seeds, check_number
+from ..world import base_seeds, check_number, hand_out
 
 # %% ../../nbs/23_heist.vector.ipynb #f0ad892f
 BACKGROUNDS = 9                                  # pictures for the floor
@@ -218,8 +218,9 @@ class _Stage(_Games):
         obs: str = "pixels",                             # there is nothing else
         length: int | None = None,                       # steps before truncation; None: 1,000
         episodes: int | None = None,                     # episodes per sub-environment; None: no end
-        mode: str | None = None,                         # "easy", "hard"; None: hard if there is a HardHeistWorld
         num_threads: int | None = None,                  # of Procgen; None: 1
+        copy: bool = True,                               # what is returned is the caller's; False: overwritten
+        mode: str | None = None,                         # "easy", "hard"; None: hard if there is a HardHeistWorld
     ):
         check_number("num_envs", num_envs, 1, _INT, optional=False)
         check_number("length", length, 1, _INT)
@@ -228,6 +229,7 @@ class _Stage(_Games):
         if mode not in (None, *DIMENSIONS) or obs != "pixels":
             raise ValueError(f"mode is one of {', '.join(DIMENSIONS)} and obs is pixels, not {mode!r} and {obs!r}")
         self.num_envs, self.length, self.episodes = int(num_envs), int(length or LENGTH), episodes
+        self.copy = bool(copy)
         (self.worlds, self.mode), self._threads = _check_worlds(worlds, mode), int(num_threads or 1)
         self.single_observation_space = spaces.Box(0, 255, (64, 64, 3), np.uint8)
         self.single_action_space = spaces.Discrete(15)
@@ -354,7 +356,7 @@ class _Album(_Episodes):
             self._games.set_state(i, states[i][_HEAD.size:])
         self._base, self._untouched, self._ready = tuple(base), False, True
         self._look()
-        return self._games.pictures
+        return hand_out(self._games.pictures, self.copy)
 
     def _unpack(self, i: int, data: Any) -> tuple[tuple, HeistState]:
         "The two parts of a saved sub-environment; `ValueError` if it cannot be used here."
@@ -390,7 +392,7 @@ class HeistVectorEnv(_Album):
             self._begin(i)
         self._look()
         self._ready = True
-        return self._games.pictures, self._infos()
+        return hand_out((self._games.pictures, self._infos()), self.copy)
 
     def step(self, actions: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         "One step of every sub-environment: observations, rewards, terminated, truncated, infos."
@@ -413,4 +415,5 @@ class HeistVectorEnv(_Album):
         if ended.any():
             infos |= self._report(ended)
             self._next(ended)
-        return self._games.pictures, rewards, terminated, ended & ~terminated, infos
+        told = self._games.pictures, rewards, terminated, ended & ~terminated, infos
+        return hand_out(told, self.copy)
