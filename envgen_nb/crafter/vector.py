@@ -171,7 +171,7 @@ class _Album(_Stage):
             raise RuntimeError("there is no episode yet: call reset() first")
         returns, lengths = zip(*self._do("running"), strict=True)
         return {"return": np.array(returns, np.float64), "length": np.where(self.finished, 0, lengths).astype(np.int32),
-                "unlocked": self.unlocked, "world": self._played}
+                "unlocked": self.unlocked, "world": self._played.copy()}
 
     def get_state(self) -> list[bytes]:
         "Every sub-environment as bytes, for `set_state` of an environment made with the same arguments."

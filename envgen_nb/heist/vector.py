@@ -273,7 +273,7 @@ class _Watched(_Stage):
     def _told(self) -> dict[str, np.ndarray]:
         "How all episodes stand."
         return {"return": self._return.copy(), "length": self._steps.astype(np.int32),
-                "unlocked": self._unlocked.copy(), "world": self._played, "possible": self._possible.copy()}
+                "unlocked": self._unlocked.copy(), "world": self._played.copy(), "possible": self._possible.copy()}
 
     @property
     def running(self) -> dict[str, np.ndarray]:
