@@ -85,11 +85,14 @@ class FolderInUse(RuntimeError):
 
 
 @contextlib.contextmanager
-def hold_folder(folder: str | Path) -> Iterator[None]:
+def hold_folder(
+    folder: str | Path,      # that is there
+    name: str = ".lock",     # of the file that says so; who asks for another one holds something else
+) -> Iterator[None]:
     "Hold a folder for this process; `FolderInUse` when another one does."
     import fcntl  # not on Windows itself, where this package runs under WSL
     folder = Path(folder)
-    with open(folder / ".lock", "a+") as file:
+    with open(folder / name, "a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,4 +1,5 @@
 """Headless runs and the command line, as their users call them."""
+import ctypes
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from envgen_nb.batch import (
     write_report,
 )
 from envgen_nb.cycle.folder import RunFolder, RunFolderError
-from envgen_nb.cycle.runs import new_run_path, open_run
+from envgen_nb.cycle.runs import open_run, reserve_folder
 from envgen_nb.cycle.settings import RunSettings, SettingsError
 
 ROOT = Path(__file__).parent.parent
@@ -33,15 +34,37 @@ def envgen(*arguments, cwd=ROOT, **environment) -> subprocess.CompletedProcess:
                           env=os.environ | environment)
 
 
+def obey_modes() -> None:
+    """In a new process: root, too, may write only where the mode of a file says so (Linux; capability 1)."""
+    if sys.platform == "linux" and os.getuid() == 0:
+        ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)                   # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> RunFolder:
-    """One tiny run through papermill that all tests here look at."""
-    folder = tmp_path_factory.mktemp("runs") / "tiny"
-    done = envgen("run", "crafter", "-p", "folder", folder, *TINY, OPENAI_API_KEY="sk-secret-for-the-test")
+    """One tiny run through papermill that all tests here look at, started in a directory that is read-only."""
+    folder, here = tmp_path_factory.mktemp("runs") / "tiny", tmp_path_factory.mktemp("read-only")
+    here.chmod(0o555)
+    done = subprocess.run([ENVGEN, "run", "crafter", "-p", "folder", folder, *TINY], cwd=here, preexec_fn=obey_modes,
+                          env=os.environ | {"OPENAI_API_KEY": "sk-secret-for-the-test"}, capture_output=True, text=True,
+                          timeout=600)
     assert done.returncode == 0, done.stderr
+    assert list(here.iterdir()) == []
     (folder.parent / "stdout").write_text(done.stdout)
     (folder.parent / "stderr").write_text(done.stderr)
     return RunFolder(folder)
+
+
+def test_a_read_only_working_directory(run, tmp_path):
+    """The run above finished in one; here: that it was one."""
+    tmp_path.chmod(0o555)
+    touched = subprocess.run(["touch", "file"], cwd=tmp_path, preexec_fn=obey_modes, capture_output=True)
+    if touched.returncode == 0:
+        pytest.skip("root may write everywhere here, and cannot give that up")
+    refused = subprocess.run([ENVGEN, "run", "crafter", *TINY], cwd=tmp_path, preexec_fn=obey_modes,
+                             capture_output=True, text=True, timeout=600)
+    assert refused.returncode == 2 and "Permission denied: 'runs'" in refused.stderr, refused.stderr
+    assert run.finished() and list(tmp_path.iterdir()) == []
 
 
 def test_what_the_terminal_shows(run):
@@ -119,7 +142,7 @@ def test_a_failing_cell_fails_the_command(tmp_path):
     done = envgen("run", "crafter", "-p", "folder", tmp_path / "run", "-p", "designer", "replay",
                   "-p", "designer_options", options, *TINY)
     assert done.returncode == 1
-    assert "envgen resume" in done.stderr or "notebook with the error" in done.stderr
+    assert f"envgen resume {tmp_path / 'run'}" in done.stderr and f"{tmp_path / 'run' / 'crafter.ipynb'}" in done.stderr
     notebook = nbformat.read(tmp_path / "run" / "crafter.ipynb", 4)
     assert [o for c in notebook.cells for o in c.get("outputs", []) if o.output_type == "error"]
     assert RunFolder(tmp_path / "run").rejected("cycle-1") == ["I would rather not."]
@@ -183,11 +206,25 @@ def test_help_is_complete():
     assert envgen().returncode == 2 and envgen("fly").returncode == 2
 
 
-def test_new_runs_have_new_names(tmp_path, monkeypatch):
+def test_a_run_that_cannot_be_made_leaves_no_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first = new_run_path("crafter")
-    first.mkdir(parents=True)
-    assert new_run_path("crafter") != first
-    with pytest.raises(SettingsError, match="clone"):
-        monkeypatch.setattr("envgen_nb.__file__", str(tmp_path / "envgen_nb" / "__init__.py"))
-        find_notebook("crafter")
+    first, second = reserve_folder("crafter"), reserve_folder("crafter")
+    assert first != second and first.is_dir() and second.is_dir()
+    with pytest.raises(ValueError, match="cuda:99"):
+        open_run("", device="cuda:99")
+    assert sorted(Path("runs").iterdir()) == sorted([first, second])
+    done = envgen("run", "crafter", "-p", "device", "cuda:99", cwd=tmp_path)
+    assert done.returncode == 2 and "cuda:99" in done.stderr
+    assert sorted(Path("runs").iterdir()) == sorted([first, second])
+    assert open_run(first).path == first                          # an empty folder will do
+
+
+def test_ones_own_notebook_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find_notebook("crafter") == ROOT / "envgen_nb" / "lab" / "crafter.ipynb"
+    (tmp_path / "nbs" / "lab").mkdir(parents=True)
+    for name in ("crafter", "chess"):
+        (tmp_path / "nbs" / "lab" / f"{name}.ipynb").write_text("{}")
+    assert find_notebook("crafter") == tmp_path / "nbs" / "lab" / "crafter.ipynb"
+    with pytest.raises(SettingsError, match="known: chess, crafter, heist$"):
+        find_notebook("checkers")

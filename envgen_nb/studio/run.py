@@ -22,9 +22,9 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode
 
 from ..cycle.edit import EditError, Position, design_again, designs_worlds, edit_worlds, position
-from ..cycle.folder import PHASES, Recent, RunFolder, create_run, in_phase
+from ..cycle.folder import PHASES, Recent, RunFolder, in_phase
 from ..cycle.run import Accepted, Evaluated, Evaluating, Event, Training, run_cycles
-from ..cycle.runs import new_run_path
+from ..cycle.runs import new_run
 from ..cycle.settings import RunSettings
 from ..designer.design import BudgetError, DesignError
 from ..designer.manual import unanswered
@@ -399,12 +399,12 @@ class Session(_Steps):
     def new(
         self,
         settings: RunSettings,
-        path: str | Path | None = None,   # None: a new folder in the runs folder
+        path: str | Path = "",   # "": a new folder in the runs folder
     ) -> None:
         "Begin a run."
         with telling(self):
             self._must_be_idle()
-            self._show(create_run(settings, path or new_run_path(settings.simulator)))
+            self._show(new_run(settings, path))
 
     def open(self, path: str | Path) -> None:
         "Show a run that is there, finished or not."
