@@ -56,7 +56,7 @@ def _fail(text: str, error: BaseException, status: int) -> int:
 
 # %% ../nbs/71_cli.ipynb #22ad6abb
 def _worlds(args: argparse.Namespace) -> int:
-    "Check a file of worlds, and draw it."
+    "Check a file of worlds, say what is set in vain, and draw it."
     simulator = get_simulator(args.simulator)
     text = Path(args.file).read_text(encoding="utf-8")
     worlds, complaints = load_worlds(simulator.world_class(args.vocabulary), text)
@@ -67,6 +67,8 @@ def _worlds(args: argparse.Namespace) -> int:
     for number, world in enumerate(worlds, start=1):
         counts = ", ".join(f"{name} {value}" for name, value in simulator.describe(world, args.seed).items())
         print(f"Environment {number}: {world}\n    {counts}")
+        for warning in simulator.warnings(world):
+            print(f"    warning: {warning}")
     if args.out:
         from envgen_nb.cycle.folder import write_sheet
         write_sheet(args.out, [simulator.preview(world, args.seed) for world in worlds],
@@ -180,7 +182,8 @@ def build_parser() -> argparse.ArgumentParser:
 # %% ../nbs/71_cli.ipynb #3d8f6007
 def _add_world_commands(commands: argparse._SubParsersAction) -> None:
     "The commands about worlds, prompts and clips."
-    worlds = _command(commands, "worlds", _worlds, "check a file of worlds (exit status 1 if it is wrong) and draw it")
+    worlds = _command(commands, "worlds", _worlds, "check a file of worlds (exit status 1 if it is wrong), warn of "
+                      "settings without effect, and draw it")
     worlds.add_argument("simulator", choices=simulators(), help="the game")
     worlds.add_argument("file", help="a JSON list of worlds, in the form of the EnvGen authors' files")
     worlds.add_argument("--out", metavar="PNG", help="draw the worlds into this picture")

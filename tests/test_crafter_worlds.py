@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from envgen_nb.cli import main
 from envgen_nb.crafter.reference import ACTIONS, AREA, MATERIALS, OBJECTIVES, Game
 from envgen_nb.crafter.simulator import Crafter
 from envgen_nb.crafter.symbols import symbols, symbols_space
@@ -488,3 +489,12 @@ def test_a_warning_about_a_sword_is_true_of_its_blows():
         assert not warned(made(inventory_settings={better: 1}))
     assert warned(made(creature_settings={"peaceful": True, "cows": "none"}, inventory_settings={"wood_sword": 1})) == {
         "inventory_settings.wood_sword"}
+
+
+def test_the_command_line_warns_and_goes_on(tmp_path, capsys):
+    path = tmp_path / "worlds.json"
+    path.write_text('[{"environment_settings": {"target_biome": "beaches", "iron_rarity": "very_common"}}, {}]')
+    assert main(["worlds", "crafter", str(path)]) == 0
+    warned = [line for line in capsys.readouterr().out.splitlines() if "warning" in line]
+    assert warned == ["    warning: environment_settings.iron_rarity: a beaches world has no mountains, and iron is "
+                      "found only there"]

@@ -37,7 +37,7 @@ from envgen_nb.designer.provider import (
 )
 from envgen_nb.designer.reply import Design, format_reply, parse_reply
 from envgen_nb.files import write_text
-from envgen_nb.world import get_simulator, parameters, save_worlds
+from envgen_nb.world import check_world, get_simulator, parameters, save_worlds
 
 RECORDINGS = Path(__file__).parent / "recordings"
 CRAFTER = get_simulator("crafter")
@@ -92,7 +92,7 @@ def test_edited_templates_are_used_as_given(tmp_path):
 def test_every_placeholder_is_missed(kind):
     whole = " ".join(f"{{{{{name}}}}}" for name in placeholders(kind))
     assert check_template(whole, kind) == []
-    for name in placeholders(kind):
+    for name in set(placeholders(kind)) - {"remarks"}:
         complaint, = check_template(whole.replace(f"{{{{{name}}}}}", ""), kind)
         assert f"{{{{{name}}}}} is missing" in complaint
     with pytest.raises(ValueError, match="bogus"):
@@ -107,6 +107,32 @@ def test_broken_template_files(tmp_path):
     (tmp_path / "update.md").unlink()
     with pytest.raises(ValueError, match="No such file"):
         load_templates(tmp_path)
+
+
+def test_a_template_from_before_there_were_remarks_still_serves(tmp_path):
+    save_templates(load_templates("v1"), tmp_path)
+    older = load_templates(tmp_path)
+    assert "{{remarks}}" not in older.update and "{{remarks}}" in load_templates().update
+    worlds = [CRAFTER.practice("collect_coal")[0]]
+    assert "no water" not in update_prompt(older, CRAFTER, "paper", 1, RATES, worlds).replace(CRAFTER.rules[3], "")
+
+
+def test_an_update_says_what_was_in_vain_and_what_a_person_changed():
+    barren, complaints = check_world(CRAFTER.world_class(), {
+        "environment_settings": {"target_biome": "beaches", "diamond_rarity": "very common"},
+        "inventory_settings": {"stone_pickaxe": 1}})
+    assert not complaints
+    prompt = update_prompt(load_templates(), CRAFTER, "paper", 4, RATES, [CRAFTER.world_class()(), barren, barren],
+                           ["person", "designer", "edited"])
+    lines = [line for line in prompt.splitlines() if line.startswith("- Environment")]
+    assert lines[0] == "- Environment 1: a person wrote it."
+    for number in (2, 3):
+        assert (f"- Environment {number}, environment_settings.diamond_rarity: a beaches world has no mountains, and "
+                "diamond is found only there.") in lines
+        assert (f"- Environment {number}, inventory_settings.stone_pickaxe: stone_pickaxe is needed only to mine iron, "
+                "and there is none here.") in lines
+    assert [line for line in lines if "purpose" in line] == [lines[-1]] and lines[-1].startswith("- Environment 3:")
+    assert len(lines) == 6
 
 
 @given(st.text(), st.dictionaries(st.sampled_from(sorted(PLACEHOLDERS)), st.text(), min_size=len(PLACEHOLDERS)))

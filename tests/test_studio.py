@@ -18,10 +18,13 @@ from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.reply import Design
+from envgen_nb.studio.compare import strip_html
+from envgen_nb.studio.figures import BEFORE_EDIT, worlds_html
 from envgen_nb.studio.prompt import Editor, apply, show_run
 from envgen_nb.studio.run import Session, history
 from envgen_nb.studio.step import curves_view
 from envgen_nb.studio.studio import Studio, still_html
+from envgen_nb.studio.worlds import gallery_html
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=8_192, evaluation_runs=2,
              evaluation_episodes=2, threads=1, seed=5)
@@ -370,3 +373,26 @@ asyncio.run(main())
     told = subprocess.run([sys.executable, "-c", code, tmp_path / "run"], capture_output=True, text=True, timeout=300)
     assert json.loads(told.stdout) == [["MainThread"], "", "cycle-2"] and told.stderr == ""
     assert threading.active_count() < 50
+
+
+def test_the_purpose_of_an_edited_world_is_of_before_wherever_it_stands(tmp_path):
+    """In the gallery, the strip, the report, and in what the designer is asked next."""
+    session = session_in(tmp_path / "run", cycle_steps=8_192, evaluation_runs=1)
+    session.generate()
+    done(session)
+    studio = Studio(session.run)
+    studio.tabs.selected_index = 1
+    gallery = studio.worlds.state
+    assert BEFORE_EDIT not in gallery_html(gallery) + strip_html(session.run) + worlds_html(session.run)
+    gallery.edit(0, environment_settings={"target_biome": "grassland", "diamond_rarity": "rare"})
+    assert gallery_html(gallery).count(BEFORE_EDIT) == 1 and "no mountains" in gallery_html(gallery)
+    run = RunFolder(session.run.path)
+    assert strip_html(run).count(BEFORE_EDIT) == worlds_html(run).count(BEFORE_EDIT) == 1
+    assert run.purposes("cycle-1") == [design.purpose for design in gallery.designs]         # kept as they were written
+    studio.session.cycle()
+    done(studio.session)
+    studio.session.generate()
+    done(studio.session)
+    prompt = run.text("cycle-2", "prompt.md")
+    assert prompt.count("a person changed its settings") == 1
+    assert "- Environment 1, environment_settings.diamond_rarity: a grassland world has no mountains" in prompt

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'PHASES', 'Stage', 'RunFolderError', 'RunFolder', 'stages', 'resume_command', 'check_free', 'create_run',
-           'change_limits', 'cut_metrics', 'in_phase', 'Recent', 'write_sheet', 'write_worlds']
+           'change_limits', 'cut_metrics', 'in_phase', 'Recent', 'write_sheet', 'designed', 'origins', 'write_worlds']
 
 # %% ../../nbs/51_cycle.folder.ipynb #615a48db
 import io
@@ -25,7 +25,7 @@ from ..agent.ppo import Episodes
 from .settings import RunSettings, make_settings
 from ..designer.prompt import load_templates, save_templates
 from ..designer.provider import Usage, provider_class
-from ..designer.reply import Design
+from ..designer.reply import Design, origin, parse_reply
 from ..files import hold_folder, machine, read_jsonl, write_bytes, write_json, write_text
 from ..world import Simulator, World, get_simulator
 
@@ -272,10 +272,25 @@ def write_sheet(
     write_bytes(path, buffer.getvalue())
 
 # %% ../../nbs/51_cycle.folder.ipynb #bf343ab5
+def designed(run: RunFolder, part: str) -> list[Design]:
+    "The worlds as the designer gave them, read from the reply."
+    text, model = run.text(part, "reply.md"), run.simulator.world_class(run.settings.vocabulary)
+    return [] if text is None else parse_reply(text, model, run.settings.num_worlds)[0]
+
+
+def origins(run: RunFolder, part: str) -> list[str]:
+    "Where each world of a cycle comes from, as `origin` says: the designer, an edit by hand, a person."
+    given = designed(run, part)
+    return [origin(Design(world, purpose), given)
+            for world, purpose in zip(run.worlds(part), run.purposes(part), strict=True)]
+
+
 def write_worlds(run: RunFolder, part: str, designs: Sequence[Design]) -> None:
     "The worlds of a cycle, drawn and written down; worlds.json comes last and makes them count."
     worlds, purposes = [design.world for design in designs], [design.purpose for design in designs]
+    given = designed(run, part)
+    edited = ["edited; before: " * (origin(design, given) == "edited") for design in designs]
     write_sheet(run.path / part / "worlds.png", [run.simulator.preview(world, seed=0) for world in worlds],
-                [f"{k + 1}. {text}" for k, text in enumerate(purposes)])
+                [f"{k + 1}. {mark}{text}" for k, (mark, text) in enumerate(zip(edited, purposes, strict=True))])
     write_json(run.path / part / "purposes.json", purposes)
     write_json(run.path / part / "worlds.json", [world.settings() for world in worlds])

@@ -29,7 +29,9 @@ from envgen_nb.agent.ppo import (
     Agent, Episodes, NotFiniteError, Report, fastest_team, num_rollouts, running, train,
 )
 from ..agent.threads import Team, keep_memory
-from .folder import PHASES, Recent, RunFolder, Stage, cut_metrics, in_phase, stages, write_worlds
+from envgen_nb.cycle.folder import (
+    PHASES, Recent, RunFolder, Stage, cut_metrics, in_phase, origins, stages, write_worlds,
+)
 from .settings import RunSettings
 from ..designer.design import Budget, conversation, design
 from ..designer.prompt import first_prompt, load_templates, update_prompt
@@ -225,7 +227,7 @@ def _prompt(walk: _Walk, cycle: int) -> str:
     if cycle == 1:
         return first_prompt(templates, run.simulator, settings.vocabulary, settings.num_worlds)
     return update_prompt(templates, run.simulator, settings.vocabulary, settings.num_worlds,
-                         _feedback(walk, cycle), run.worlds(f"cycle-{cycle - 1}"))
+                         _feedback(walk, cycle), run.worlds(f"cycle-{cycle - 1}"), origins(run, f"cycle-{cycle - 1}"))
 
 
 def _feedback(walk: _Walk, cycle: int) -> dict[str, tuple[float, float]] | None:

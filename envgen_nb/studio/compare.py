@@ -19,8 +19,8 @@ import numpy as np
 import plotly.graph_objects as go
 from PIL import Image
 
-from ..cycle.folder import RunFolder
-from .figures import heatmap_figure, scores, training_score
+from ..cycle.folder import RunFolder, origins
+from .figures import BEFORE_EDIT, heatmap_figure, scores, training_score
 from .look import bind, button, column, columns, fold, heading, note, row, table
 from .progress import duration
 from .run import Session
@@ -134,8 +134,9 @@ def strip_html(run: RunFolder, width: int = 420) -> str:
     for part in run.parts:
         path = run.path / part / "worlds.png"
         if path.exists():
-            listed = "".join(f"<li>{_purpose(purpose or str(world))}</li>"
-                             for purpose, world in zip(run.purposes(part), run.worlds(part), strict=True))
+            listed = "".join(f"<li>{f'<i>{BEFORE_EDIT}</i> ' if source == 'edited' else ''}"
+                             f"{_purpose(purpose or str(world))}</li>" for source, purpose, world in
+                             zip(origins(run, part), run.purposes(part), run.worlds(part), strict=True))
             shown.append(f'<figure style="margin:0;flex:0 1 {width}px;min-width:220px"><figcaption><b>'
                          f'{part.replace("-", " ").capitalize()}</b></figcaption><img alt="the worlds of {part}" '
                          f'src="{_strip(path, width, path.stat().st_mtime)}"><ol class="envgen-quiet" '

@@ -19,11 +19,12 @@ from traitlets import Any as AnyTrait
 from traitlets import Dict, HasTraits, Int, Tuple, Unicode, observe
 
 from ..cycle.edit import EditError, change_settings, change_templates, design_again
-from ..cycle.folder import RunFolder
+from ..cycle.folder import RunFolder, origins
 from ..cycle.runs import runs_folder
 from ..cycle.settings import RunSettings, make_settings
 from envgen_nb.designer.prompt import (
-    PLACEHOLDERS, Templates, check_template, fill, load_templates, placeholders, prompt_values, save_templates,
+    PLACEHOLDERS, VERSIONS, Templates, check_template, fill, load_templates, placeholders, prompt_values,
+    save_templates,
 )
 from ..designer.provider import provider_names, provider_options
 from .look import bind, button, column, columns, error_view, fold, heading, listen, note, quote, row
@@ -106,7 +107,7 @@ class _Prompt(HasTraits):
     kind = Unicode("first", help="which of the two templates is shown")
     first = Unicode("", help="the template of the first prompt")
     update = Unicode("", help="the template of every later prompt")
-    facts = AnyTrait(None, help="success rates and worlds for the later prompts; None: made up")
+    facts = AnyTrait(None, help="for the later prompts, as `latest_facts` gives them; None: made up")
     complaints = Tuple(help="what is wrong with the template that is shown")
     filled = Unicode("", help="the prompt as the model will get it")
 
@@ -125,8 +126,8 @@ class _Prompt(HasTraits):
     def values(self) -> dict[str, str]:
         "What the placeholders stand for."
         simulator = get_simulator(self.simulator)
-        feedback, previous = self.facts or ({name: (0.0, 0.0) for name in simulator.objectives}, ())
-        return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), feedback, previous)
+        facts = self.facts or ({name: (0.0, 0.0) for name in simulator.objectives},)
+        return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), *facts)
 
     def limits(self) -> dict[str, int | None]:
         "What the run may ask, as its settings have it."
@@ -164,7 +165,7 @@ class Editor(_Prompt):
     def save(self, name: str, replace: bool = False) -> None:
         "Keep both templates under a name; `EditError` when it is taken, unless they are to be replaced."
         name = name.strip()
-        if not _NAME.fullmatch(name) or name in ("default", "v1"):
+        if not _NAME.fullmatch(name) or name in ("default", *VERSIONS):
             raise EditError("a name has letters, digits, spaces, dots, dashes; \"default\" is the kit's own")
         if (templates_folder() / name).exists() and not replace:
             raise EditError(f"there is a template {name!r} already: choose another name, or press Replace")
@@ -184,12 +185,13 @@ def show_run(editor: Editor, run: RunFolder) -> None:
         editor.first, editor.update = found.first, found.update
 
 
-def latest_facts(run: RunFolder) -> tuple[dict[str, tuple[float, float]], list[Any]] | None:
-    "The success rates and worlds that the next prompt of a run tells of; None before there are any."
+def latest_facts(run: RunFolder) -> tuple[dict[str, tuple[float, float]], list[Any], list[str]] | None:
+    "The success rates, the worlds and their origins that a run's next prompt tells of; None before there are any."
     measured = [part for part in run.parts if part not in ("cycle-0", "final") and run.evaluation(part)]
     if not measured:
         return None
-    return run.evaluation(measured[-1]).feedback(run.simulator.objectives), run.worlds(measured[-1])
+    part = measured[-1]
+    return run.evaluation(part).feedback(run.simulator.objectives), run.worlds(part), origins(run, part)
 
 # %% ../../nbs/63_studio.prompt.ipynb #e49e51aa
 def apply(editor: Editor, session: Session) -> None:

@@ -21,7 +21,7 @@ from IPython.display import HTML, display
 from PIL import Image, ImageDraw
 
 from ..cycle.edit import EditError, change_templates
-from ..cycle.folder import RunFolder
+from ..cycle.folder import RunFolder, designed
 from ..cycle.runs import load_agent, open_run
 from ..designer.reply import Design
 from .compare import compare_view, strip_html
@@ -115,6 +115,7 @@ class _CycleGallery:
         self._open(run)
         number = int(part.partition("-")[2]) if part else 0
         designs = tuple(map(Design, run.worlds(part), run.purposes(part))) if part else ()
+        self.state.given = tuple(designed(run, part)) if part else ()
         self.state.previous = tuple(run.worlds(f"cycle-{number - 1}")) if number > 1 else ()
         self.state.editable = (not self.session.busy and where.step == "train" and not where.begun
                                and where.part == part)
