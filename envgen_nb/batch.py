@@ -29,7 +29,7 @@ import envgen_nb
 from .agent.networks import get_device
 from .cycle.folder import RunFolder, check_free, resume_command
 from .cycle.runs import load_agent
-from .cycle.settings import RunSettings, SettingsError, load_settings
+from .cycle.settings import RunSettings, SettingsError, check_designer, load_settings
 from .files import FolderInUse, hold_folder, write_bytes, write_text
 from envgen_nb.studio.figures import (
     heatmap_figure, learning_figure, score_figure, success_figure, success_html, table_html, worlds_html,
@@ -124,6 +124,7 @@ def read_parameters(
                 values[name] = {"True": True, "False": False, "None": None}.get(text, text)
     game = {"simulator": Path(notebook).stem} if Path(notebook).stem in simulators() else {}
     settings = load_settings(**game | {k: v for k, v in (known | values).items() if k in RunSettings.model_fields})
+    check_designer(settings)
     get_device(settings.device)
     get_simulator(settings.simulator).check_installed()
     return values

@@ -32,7 +32,10 @@ def _run(args: argparse.Namespace) -> int:
 def _resume(args: argparse.Namespace) -> int:
     "Go on with a run that was stopped or killed."
     from envgen_nb.cycle.folder import RunFolder, change_limits
+    from envgen_nb.cycle.settings import check_designer
     run = change_limits(RunFolder(args.run), args.max_reasks, args.max_calls, args.max_tokens)
+    if not run.designed():
+        check_designer(run.settings)
     return _headless(run.settings.simulator, None, run.path)
 
 # %% ../nbs/71_cli.ipynb #64f4d210

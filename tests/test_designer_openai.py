@@ -1,17 +1,29 @@
 """The `openai` designer against a real server on loopback that misbehaves in every way that we know of."""
 
+import io
 import json
 import logging
 import socket
+import threading
 import time
+from dataclasses import replace
+from email.utils import formatdate
 
 import pytest
 from chat_server import ChatServer, answer, drop, drop_midway, raw, refuses, slow, status
 
+from envgen_nb.batch import write_report
+from envgen_nb.cli import main
+from envgen_nb.cycle.folder import create_run, write_worlds
+from envgen_nb.cycle.run import Accepted, run_cycles
+from envgen_nb.cycle.runs import open_run
+from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.design import Budget, BudgetError, DesignError, conversation, design
 from envgen_nb.designer.prompt import first_prompt, load_templates
 from envgen_nb.designer.provider import ProviderError, Request, make_provider
 from envgen_nb.designer.reply import Design, format_reply, response_schema
+from envgen_nb.studio.progress import watch
+from envgen_nb.studio.run import Session
 from envgen_nb.world import get_simulator
 
 CRAFTER = get_simulator("crafter")
@@ -25,10 +37,8 @@ KEY = "sk-3cret-Key-0123456789"
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
-    "The client's pauses between two tries, shortened; and no keys or proxies from outside."
-    import openai._base_client as client
+    "The pauses between two tries, shortened; and no keys or proxies from outside."
     monkeypatch.setattr("envgen_nb.designer.openai._PAUSE", 0.01)
-    monkeypatch.setattr(client, "INITIAL_RETRY_DELAY", 0.01, raising=False)
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 
@@ -96,8 +106,11 @@ def test_whom_the_key_is_for(base_url, variable):
 
 
 def test_missing_key_is_said_before_any_call():
+    for ask_it in (lambda designer: designer.reply(REQUEST), lambda designer: designer.check()):
+        with pytest.raises(ProviderError, match="OPENAI_API_KEY is not set"):
+            ask_it(make_provider("openai", model="m"))
     with pytest.raises(ProviderError, match="OPENAI_API_KEY is not set"):
-        make_provider("openai", model="m").reply(REQUEST)
+        make_provider("fixed", base="openai", options={"model": "m"}).check()
     with ChatServer(answer(GOOD)) as server:
         assert "MY_KEY is not set" in fails(server, api_key_env="MY_KEY")
     assert server.requests == []
@@ -108,6 +121,44 @@ def test_own_machine_is_reached_without_a_proxy(monkeypatch):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with ChatServer(answer(GOOD)) as server:
         assert ask(server, max_retries=0).text == GOOD
+
+
+NO_KEY = {"designer": "openai", "designer_options": {"model": "m", "api_key_env": "MY_KEY"}}
+SMALL = {"num_cycles": 1, "num_worlds": 2, "cycle_steps": 8192, "final_steps": 0, "evaluation_runs": 1,
+         "evaluation_episodes": 1, "threads": 1}
+
+
+def test_a_missing_key_is_noticed_before_anything_is_made(tmp_path, capsys):
+    folder = tmp_path / "run"
+    for make in (lambda: open_run(folder, **NO_KEY), lambda: create_run(make_settings(**NO_KEY), folder)):
+        with pytest.raises(SettingsError, match="MY_KEY is not set"):
+            make()
+    command = ["run", "crafter", "-p", "folder", str(folder), "-p", "designer", "openai", "-p", "designer_options",
+               json.dumps(NO_KEY["designer_options"])]
+    assert main(command) == 2
+    assert "MY_KEY is not set" in capsys.readouterr().err
+    session = Session()
+    session.new(make_settings(**NO_KEY), folder)
+    assert "MY_KEY is not set" in session.error and session.run is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_going_on_without_the_key_says_so_at_once_and_reading_needs_none(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MY_KEY", KEY)
+    run = create_run(make_settings(**SMALL | NO_KEY), tmp_path / "run")
+    monkeypatch.delenv("MY_KEY")
+    with pytest.raises(ProviderError, match="MY_KEY is not set"):
+        next(run_cycles(run.path))
+    assert main(["resume", str(run.path)]) == 2
+    assert "MY_KEY is not set" in capsys.readouterr().err and not (run.path / "events.jsonl").exists()
+    session = Session(open_run(run.path))                              # to look at it, no key is needed
+    assert session.error == "" and write_report(session.run).exists()
+    session.generate()
+    assert session.wait(60) and "MY_KEY is not set" in session.error
+    write_worlds(run, "cycle-1", [Design(CRAFTER.world_class()(), "")] * 2)
+    check = run_cycles(run.path)                                       # nor to go on when all worlds are there
+    assert type(next(check)).__name__ == "Started"
+    check.close()
 
 
 # --- options that a server does not take
@@ -208,6 +259,65 @@ def test_retry_after_is_honoured(monkeypatch):
     with ChatServer(status(429, headers={"Retry-After": "17"}), answer(GOOD)) as server:
         assert ask(server).text == GOOD
     assert 17.0 in waits
+    when = formatdate(time.time() + 60, usegmt=True)
+    for headers, tries in [({"Retry-After": "600"}, 1), ({"x-should-retry": "false"}, 1), ({"Retry-After": "nan"}, 2),
+                           ({"retry-after-ms": "nan"}, 2), ({"Retry-After": when}, 2), ({"Retry-After": "-1"}, 2)]:
+        waits.clear()
+        with ChatServer(status(503, headers=headers), answer(GOOD)) as server:
+            try:
+                assert ask(server).text == GOOD
+            except ProviderError:
+                pass
+        assert len(server.requests) == tries, headers
+        asked = [wait for wait in waits if wait > 1]
+        assert len(asked) == (headers.get("Retry-After") == when) and all(55 < wait < 61 for wait in asked)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("listening", [True, False])
+def test_every_try_is_told(stream, listening):
+    told = []
+    troubles = (slow(1.5, answer(GOOD)), drop, status(503), status(429, headers={"retry-after-ms": "20"}))
+    with ChatServer(*troubles, answer(GOOD)) as server:
+        reply = ask(server, (lambda text: None) if listening else None, replace(REQUEST, tell=told.append),
+                    max_retries=4, timeout=0.3, stream=stream)
+    assert reply.text == GOOD and len(server.requests) == 5
+    assert told == [f"{server.url}, try {n} of 5{before}" for n, before in enumerate(
+        ["", " (before: no answer within 0.3 s)", " (before: the connection was lost)", " (before: HTTP 503)",
+         " (before: HTTP 429)"], start=1)]
+    assert [note.partition(";")[0] for note in reply.notes if "asked again" in note] == [
+        "no answer within 0.3 s", "the connection was lost", "HTTP 503", "HTTP 429"]
+
+
+def test_two_silences_are_enough():
+    with ChatServer(slow(2, answer(GOOD))) as server:
+        assert "did not answer within 0.2 s (2 tries)" in fails(server, timeout=0.2, max_retries=4)
+    assert len(server.requests) == 2
+
+    def stall(handler, body):
+        handler.start_stream()
+        handler.event({"choices": [{"index": 0, "delta": {"content": "Envi"}, "finish_reason": None}]})
+        time.sleep(2)
+    with ChatServer(stall) as server:
+        assert "broke off its answer (2 tries" in fails(server, timeout=0.2, max_retries=4)
+    assert len(server.requests) == 2
+
+
+def test_nothing_is_told_after_the_listener_has_gone():
+    "The thread of a call that was given up goes on for a while; it must not write into a run that others go on with."
+    told = []
+
+    class Stop(Exception):
+        pass
+
+    def stop(text):
+        raise Stop
+    with ChatServer(slow(0.8, drop)) as server:
+        with pytest.raises(Stop):
+            ask(server, stop, replace(REQUEST, tell=told.append), timeout=5)
+        before = list(told)
+        time.sleep(1.5)
+    assert told == before and len(told) <= 1
 
 
 @pytest.mark.parametrize("midway", [drop_midway(GOOD[:60]), drop_midway(GOOD[:60], politely=True),
@@ -221,7 +331,7 @@ def test_broken_off_in_the_middle(midway):
     assert reply.text == GOOD and "broke off" in reply.notes[0] and reply.usage.calls == 2
     assert any("asking again" in piece for piece in seen)
     with ChatServer(midway) as server:
-        with pytest.raises(ProviderError, match="broke off its answer, 2 times in all") as caught:
+        with pytest.raises(ProviderError, match=r"broke off its answer \(2 tries: .*check whether the serv") as caught:
             ask(server, max_retries=1)
     assert len(server.requests) == 2 == caught.value.usage.calls
 
@@ -236,6 +346,15 @@ def test_silence_in_the_middle():
 
 
 # --- failures that stay
+
+
+def test_a_torn_stream_says_what_to_check():
+    torn = raw(200, "data: {torn\n\n", "text/event-stream")
+    page = raw(200, "<html>Sign in</html>", "text/event-stream")
+    for trouble, words in [(torn, "it sent an event that is not JSON"), (page, "the stream ended before the answer")]:
+        with ChatServer(trouble) as server:
+            found = fails(server, max_retries=0)
+        assert words in found and "a proxy before it" in found and "chat completions at this base_url" in found
 
 
 def test_server_is_not_running():
@@ -255,8 +374,12 @@ def test_server_is_not_running():
     (status(401, "bad key"), "wants a key; put it into an environment variable, and name the variable in api_key_env"),
     (status(400, "maximum context length is 100 tokens"), "It said: maximum context length is 100 tokens"),
     (raw(200, "<html>Welcome</html>", "text/html"), "answered with text/html that is not JSON, beginning '<html>Wel"),
+    (raw(200, "<html>Log in</html>", "text/html"), "check base_url (it usually ends in /v1), the model's name, and "
+     "whether a proxy answers instead of the server"),
+    (raw(502, "<html>Bad gateway</html>", "text/html"), "or whether a proxy answers instead of the server"),
+    (raw(404, "<html>Nothing here</html>", "text/html"), "or whether a proxy answers instead of the server"),
     (raw(200, "not json"), "answered with application/json that is not JSON"),
-    (raw(200, "{}"), "its answer holds no message"),
+    (raw(200, "{}"), "its answer holds no message (choices[0].message); check base_url"),
     (raw(200, '{"choices": "none"}'), "its answer holds no message"),
     (raw(200, '[1, 2]'), "its answer holds no message"),
     (raw(200, '{"error": {"message": "no credit"}}'), "answered with an error: no credit"),
@@ -296,6 +419,28 @@ def test_keys_that_are_none(monkeypatch):
     with ChatServer(answer(GOOD)) as server:
         found = fails(server, api_key_env="MY_KEY")
     assert "something that is not a key" in found and "ключ" not in found
+
+
+def test_a_run_tells_which_try_it_is_waiting_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MY_KEY", KEY)
+    with ChatServer(status(503, f"busy with {KEY}"), answer(BAD), slow(2.5, answer(GOOD))) as server:
+        run = create_run(make_settings(**SMALL, designer="openai", designer_options={
+            "model": "m", "base_url": server.url, "api_key_env": "MY_KEY"}), tmp_path / "run")
+        out, stop = io.StringIO(), threading.Event()
+        watcher = threading.Thread(target=watch, args=(run.path, stop, out, 0.2))
+        watcher.start()
+        for event in run_cycles(run.path):
+            if isinstance(event, Accepted):
+                break
+        stop.set()
+        watcher.join()
+    lines, told = out.getvalue().splitlines(), capsys.readouterr().err
+    again = f"cycle 1: waiting for the designer (attempt 2 of 3): {server.url}, try 1 of 5"
+    assert f"cycle 1: waiting for the designer (attempt 1 of 3): {server.url}, try 2 of 5 (before: HTTP 503)" in lines
+    assert again in lines and any(line.startswith(f"{again} · for ") for line in lines)
+    assert f"cycle-1: {server.url}, try 2 of 5 (before: HTTP 503)\n" in told
+    written = [path.read_bytes() for path in run.path.rglob("*") if path.is_file()]
+    assert all(KEY[:8] not in text for text in (*lines, told)) and all(KEY[:8].encode() not in data for data in written)
 
 
 # --- answers that are none, and asking again

@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw
 from ..agent.evaluate import Evaluation, marked, success_rates
 from ..agent.networks import get_device
 from ..agent.ppo import Episodes
-from .settings import RunSettings, make_settings
+from .settings import RunSettings, check_designer, make_settings
 from ..designer.prompt import load_templates, save_templates
 from ..designer.provider import Usage, provider_class
 from ..designer.reply import Design, origin, parse_reply
@@ -130,6 +130,11 @@ class RunFolder:
         records = read_jsonl(self.path / "usage.jsonl")
         return sum((Usage(**record["usage"]) for record in records), Usage())
 
+    def designed(self) -> bool:
+        "Whether all worlds are there, so that no designer is asked any more."
+        cycles = [part for part in self.parts if part not in ("cycle-0", "final")]
+        return not self.settings.llm_steps or all((self.path / part / "worlds.json").exists() for part in cycles)
+
     def finished(self) -> bool:
         return self.evaluation(self.parts[-1]) is not None
 
@@ -182,9 +187,11 @@ def create_run(
     settings: RunSettings,   # what decides the run
     path: str | Path,        # a folder that does not exist yet, or is empty
 ) -> RunFolder:
-    "Make the folder of a new run; `RunFolderError` if there is something in it already."
+    """Make the folder of a new run; `RunFolderError` if there is something in it already, `SettingsError` if the
+    designer cannot be asked."""
     path = Path(path)
     check_free(path)
+    check_designer(settings)
     get_device(settings.device)
     get_simulator(settings.simulator).check_installed()
     save_templates(load_templates(settings.templates), path / "templates")

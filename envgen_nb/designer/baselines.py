@@ -78,6 +78,10 @@ class FixedWorlds(Provider):
             raise ValueError(f"there is no configuration file {worlds}")
         self.base, self.worlds = make_provider(base, **(options or {})), worlds
 
+    def check(self) -> None:
+        if self.worlds is None:
+            self.base.check()
+
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
         if request.cycle > 1 and len(request.previous) == request.num_worlds:
             kept = [Design(world, "the same as in the first cycle.") for world in request.previous]

@@ -103,8 +103,9 @@ class Manual(Provider):
         name = f"cycle-{request.cycle}" + (f"-again-{request.attempt - 1}" if request.attempt > 1 else "")
         prompt, reply = self.folder / f"prompt-{name}.md", self.folder / f"reply-{name}.md"
         _put_prompt(prompt, reply, request.prompt)
-        if not reply.exists() and on_text is None:         # else there is somebody who shows it
-            print(f"Please answer {prompt}: save the reply as {reply.name} beside it.", file=sys.stderr)
+        if not reply.exists():
+            wanted = f"please answer {prompt}: save the reply as {reply}"
+            request.tell(wanted) if request.tell else print(wanted, file=sys.stderr)
         return Reply(self._wait(reply, on_text), notes=(f"given by a person in {reply.name}",))
 
     def _wait(self, path: Path, on_text: Callable[[str], None] | None) -> str:

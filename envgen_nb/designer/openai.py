@@ -8,11 +8,13 @@ __all__ = ['FORMATS', 'OPENAI_URL', 'OpenAICompatible']
 # %% ../../nbs/35_designer.openai.ipynb #4b796b5a
 import json
 import os
+import random
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -88,11 +90,11 @@ class _Answer:
 
 
 class _Interrupted(Exception):
-    "An answer that began and did not come to its end; carries what there was."
+    "An answer that began and did not come to its end; carries what there was, and whether it fell silent."
 
-    def __init__(self, reason: str, text: str = ""):
+    def __init__(self, reason: str, text: str = "", silent: bool = False):
         super().__init__(reason)
-        self.text = text
+        self.text, self.silent = text, silent
 
 
 class _Unusable(Exception):
@@ -122,18 +124,21 @@ def _tokens(usage: Any) -> tuple[int, int] | None:
     return counts if all(isinstance(count, int) and count >= 0 for count in counts) else None
 
 
+_CHECK = "check base_url (it usually ends in /v1), the model's name, and whether a proxy answers instead of the server"
+
+
 def _from_body(body: str, kind: str) -> _Answer:
     "An answer that came in one piece."
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
         raise _Unusable(f"it answered with {kind or 'something'} that is not JSON, beginning "
-                        f"{' '.join(body.split())[:80]!r}; is base_url right? It usually ends in /v1") from None
+                        f"{' '.join(body.split())[:80]!r}; {_CHECK}") from None
     if error := _dig(data, "error"):
         raise _Unusable(f"it answered with an error: {str(_dig(error, 'message') or error)[:300]}")
     message = _dig(data, "choices", 0, "message")
     if not isinstance(message, dict):
-        raise _Unusable("its answer holds no message (choices[0].message)")
+        raise _Unusable(f"its answer holds no message (choices[0].message); {_CHECK}")
     return _Answer(_text(message.get("content")), _text(message.get("refusal")),
                    _dig(data, "choices", 0, "finish_reason") or "stop", _tokens(_dig(data, "usage")))
 
@@ -155,8 +160,11 @@ def _from_stream(stream: openai.Stream, on_text: Callable[[str], None] | None) -
             if size > MAX_CHARACTERS:                     # the parser will say so
                 finish = "length"
                 break
-    except (openai.APIError, json.JSONDecodeError, RecursionError) as error:
-        raise _Interrupted(str(error)[:300] or type(error).__name__, "".join(text)) from None
+    except (json.JSONDecodeError, RecursionError):
+        raise _Interrupted("it sent an event that is not JSON", "".join(text)) from None
+    except openai.APIError as error:
+        silent = isinstance(error, openai.APITimeoutError)
+        raise _Interrupted(str(error)[:300] or type(error).__name__, "".join(text), silent) from None
     if finish is None:
         raise _Interrupted("the stream ended before the answer did", "".join(text))
     return _Answer("".join(text), "".join(refusal), finish, tokens)
@@ -183,9 +191,12 @@ def _ask(client: openai.OpenAI, question: Mapping[str, Any], on_text: Callable[[
     return answer
 
 # %% ../../nbs/35_designer.openai.ipynb #11ddf35a
-def _advice(error: Exception, provider: "OpenAICompatible", keyed: bool) -> str:
-    "An error in words that help."
-    tries = f"{provider.max_retries + 1} tries" if provider.max_retries else "one try"
+def _advice(error: Exception, provider: "OpenAICompatible", keyed: bool, tries: int) -> str:
+    "The last error in words that help."
+    tries = f"{tries} tries" if tries > 1 else "one try"
+    if isinstance(error, _Interrupted):
+        return (f"broke off its answer ({tries}: {error}); check whether the server, or a proxy before it, ends long "
+                "answers, and whether it speaks chat completions at this base_url")
     if isinstance(error, openai.APITimeoutError):
         return f"did not answer within {provider.timeout:g} s ({tries}); is it busy? Raise timeout, or try later"
     if isinstance(error, openai.APIConnectionError):
@@ -197,6 +208,8 @@ def _advice(error: Exception, provider: "OpenAICompatible", keyed: bool) -> str:
         advice = (f"refused the key; see whether the environment variable {provider.key_variable} holds a valid one"
                   if keyed else
                   "wants a key; put it into an environment variable, and name the variable in api_key_env")
+    elif "<html" in error.response.text[:1000].lower():
+        advice = "answers with a web page: check base_url, or whether a proxy answers instead of the server"
     elif status == 404:
         advice = f"knows no model {provider.model!r}, or no chat completions at this address (it usually ends in /v1)"
     elif status == 429:
@@ -207,7 +220,6 @@ def _advice(error: Exception, provider: "OpenAICompatible", keyed: bool) -> str:
 
 # %% ../../nbs/35_designer.openai.ipynb #9c088ea5
 OPENAI_URL = "https://api.openai.com/v1"
-_PAUSE = 0.5   # seconds before an answer that broke off is asked for again; twice as long each time
 _JSON_FORM = ('\n\nAnswer with one JSON object and nothing else, of the form {"environments": [{"purpose": "...", '
               '"settings": {...}}, ...]}: in "settings" the object that the form above shows in a block, in "purpose" '
               "what it says about it in prose.")
@@ -243,7 +255,7 @@ class OpenAICompatible(Provider):
         temperature: float | None = 0.0,   # 0 as in the paper; None: the model's own
         seed: int | None = None,           # for servers that can repeat an answer
         max_tokens: int | None = None,     # longest answer; None: the server's own limit
-        timeout: float = 120.0,            # seconds without a sign of life
+        timeout: float = 120.0,            # seconds without a sign of life; after two such silences it gives up
         max_retries: int = 4,              # after a lost connection, 429 or 5xx, with growing pauses
         response_format: Literal["auto", "json_schema", "json_object", "text"] = "auto",   # auto: the first one taken
         stream: bool = True,               # whether to take the answer in pieces, to show progress
@@ -265,6 +277,9 @@ class OpenAICompatible(Provider):
                    "stream_options": {"include_usage": True} if stream else None}
         self._terms = _Terms(FORMATS[0] if response_format == "auto" else response_format,
                              {name: value for name, value in options.items() if value is not None})
+
+    def check(self) -> None:
+        _read_key(self)
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
         return _Call(self, request, on_text).reply()
@@ -327,33 +342,35 @@ def _without_key(text: str, key: str | None) -> str:
 def _client(provider: OpenAICompatible, key: str | None) -> openai.OpenAI:
     "The package's client; one's own machine is reached without a proxy."
     local = urlsplit(provider.base_url).hostname in ("localhost", "127.0.0.1", "::1")
-    return openai.OpenAI(api_key=key or "none", base_url=provider.base_url, timeout=provider.timeout,
-                         max_retries=provider.max_retries,
+    return openai.OpenAI(api_key=key or "none", base_url=provider.base_url, timeout=provider.timeout, max_retries=0,
                          http_client=openai.DefaultHttpxClient(trust_env=False) if local else None)
 
 # %% ../../nbs/35_designer.openai.ipynb #a3dfa64e
-def _attended(work: Callable[[Callable[[str], None] | None], Any], on_text: Callable[[str], None] | None) -> Any:
-    "The result of work that tells text as it comes; what `on_text` raises ends the wait for it at once."
-    if on_text is None:
-        return work(None)
+def _attended(work: Callable[..., Any], *listeners: Callable[[str], None] | None) -> Any:
+    "The result of work that tells its listeners as it goes; what the first one raises ends the wait for it at once."
+    if listeners[0] is None:
+        return work(*listeners)
     said, ended, found = SimpleQueue(), threading.Event(), []
 
-    def tell(piece: str) -> None:
-        if ended.is_set():
-            raise _Unusable("nobody listens any more")
-        said.put(piece)
+    def passing(listener: Callable[[str], None]) -> Callable[[str], None]:
+        def tell(piece: str) -> None:
+            if ended.is_set():
+                raise _Unusable("nobody listens any more")
+            said.put((listener, piece))
+        return tell
 
     def run() -> None:
         try:
-            found.append((work(tell), None))
+            found.append((work(*(listener and passing(listener) for listener in listeners)), None))
         except Exception as error:
             found.append((None, error))
         said.put(None)
 
     threading.Thread(target=run, daemon=True).start()
     try:
-        while (piece := _next(said)) is not None:
-            on_text(piece)
+        while (item := _next(said, (listeners[0], ""))) is not None:
+            listener, piece = item
+            listener(piece)
     finally:
         ended.set()
     result, error = found[0]
@@ -362,12 +379,51 @@ def _attended(work: Callable[[Callable[[str], None] | None], Any], on_text: Call
     return result
 
 
-def _next(said: SimpleQueue, patience: float = 0.2) -> str | None:
+def _next(said: SimpleQueue, nothing: Any, patience: float = 0.2) -> Any:
     "What is said next; nothing new after that many seconds is also an answer."
     try:
         return said.get(timeout=patience)
     except Empty:
-        return ""
+        return nothing
+
+# %% ../../nbs/35_designer.openai.ipynb #44256e9d
+_PAUSE, _LONGEST_PAUSE = 0.5, 120.0   # seconds before the first further try, and what a server may ask for at most
+_SILENCES = 2                         # as long as `timeout`; then it gives up
+
+
+def _pause(error: Exception, tries: int) -> float | None:
+    "Seconds until the next try; None if that would be of no use."
+    asked = None
+    if isinstance(error, openai.APIStatusError):
+        headers, asked = error.response.headers, _retry_after(error.response.headers)
+        passes = error.status_code in (408, 409, 429) or error.status_code >= 500
+        said = {"true": True, "false": False}.get(headers.get("x-should-retry"), passes)
+        if not said or (asked or 0) > _LONGEST_PAUSE:
+            return None
+    elif not isinstance(error, (_Interrupted, openai.APIConnectionError)):
+        return None
+    return asked or min(_PAUSE * 2 ** (tries - 1), 8.0) * random.uniform(0.75, 1.0)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    "What a server asks for, in seconds; None if it does not say, or says something else."
+    text, thousandths = headers.get("retry-after", ""), headers.get("retry-after-ms", "")
+    try:
+        if thousandths[:1].isdigit():
+            return float(thousandths) / 1000
+        return float(text) if text[:1].isdigit() else max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
+
+
+def _what(error: Exception, timeout: float) -> str:
+    "A failure that may pass, in a few words."
+    if isinstance(error, openai.APIStatusError):
+        return f"HTTP {error.status_code}"
+    if isinstance(error, _Interrupted):
+        return f"the answer broke off ({error})"
+    silent = isinstance(error, openai.APITimeoutError)
+    return f"no answer within {timeout:g} s" if silent else "the connection was lost"
 
 # %% ../../nbs/35_designer.openai.ipynb #c163ccd9
 class _Call:
@@ -376,12 +432,14 @@ class _Call:
     def __init__(self, provider: OpenAICompatible, request: Request, on_text: Callable[[str], None] | None):
         self.provider, self.request, self.on_text = provider, request, on_text
         self.terms, self.usage, self.notes = provider._terms, Usage(), []
+        self.tries = self.silences = 0
 
     def reply(self) -> Reply:
         "The answer with its cost and notes; `ProviderError` if there is none."
         started, key = time.monotonic(), _read_key(self.provider)
         with _client(self.provider, key) as client:
-            answer, failure = _attended(lambda tell: self._answer(client, key is not None, tell), self.on_text)
+            answer, failure = _attended(lambda *listeners: self._answer(client, key is not None, *listeners),
+                                        self.on_text, self.request.tell)
         if answer is None:                                 # raised here, away from the errors that hold the request
             raise ProviderError(_without_key(f"{self.provider.base_url} {failure}", key), self.usage)
         self.provider._terms = self.terms
@@ -390,34 +448,46 @@ class _Call:
                      self.usage + Usage(seconds=time.monotonic() - started),
                      tuple(_without_key(note, key) for note in notes))
 
-    def _answer(self, client: openai.OpenAI, keyed: bool,
+    def _answer(self, client: openai.OpenAI, keyed: bool, on_text: Callable[[str], None] | None,
                 tell: Callable[[str], None] | None) -> tuple[_Answer | None, str]:
         "The answer, or why there is none."
-        broken = 0
+        said = ""
         while True:
+            self.tries += 1
+            if tell:
+                tell(f"{self.provider.base_url}, try {self.tries} of {self.provider.max_retries + 1}{said}")
             try:
-                answer = _ask(client, _question(self.provider, self.request, self.terms), tell)
+                answer = _ask(client, _question(self.provider, self.request, self.terms), on_text)
                 self.usage += _cost(self.provider, self.request, answer.tokens, answer.text)
                 return answer, ""
-            except openai.APIStatusError as error:
-                refused = _refused(error, self.terms)
-                if refused is None:
-                    return None, _advice(error, self.provider, keyed)
-                self.terms, change = self.terms.without(refused)
-                self.notes.append(f"the server refused the question (HTTP {error.status_code}: {_words(error)}); "
-                                  f"asked again {change}")
-            except _Interrupted as error:
-                broken += 1
-                self.usage += _cost(self.provider, self.request, None, error.text)
-                if broken > self.provider.max_retries:
-                    return None, f"broke off its answer, {broken} times in all: {error}"
-                self._again(error, broken, tell)
-            except (_Unusable, openai.OpenAIError) as error:
-                return None, _advice(error, self.provider, keyed)
+            except (_Interrupted, _Unusable, openai.OpenAIError) as error:
+                if not self._on_other_terms(error):
+                    said = self._wait(error, on_text)
+                    if not said:
+                        return None, _advice(error, self.provider, keyed, self.tries)
 
-    def _again(self, error: _Interrupted, broken: int, tell: Callable[[str], None] | None) -> None:
-        "Say that an answer broke off, and wait a little longer each time."
-        self.notes.append(f"the answer broke off ({error}); asked again")
-        if tell:
-            tell("\n[the answer broke off; asking again]\n")
-        time.sleep(min(_PAUSE * 2 ** (broken - 1), 8.0))
+    def _on_other_terms(self, error: Exception) -> bool:
+        "Leave out what the server refuses, if it refuses something; that is no failure."
+        refused = _refused(error, self.terms) if isinstance(error, openai.APIStatusError) else None
+        if refused:
+            self.tries -= 1
+            self.terms, change = self.terms.without(refused)
+            self.notes.append(f"the server refused the question (HTTP {error.status_code}: {_words(error)}); "
+                              f"asked again {change}")
+        return refused is not None
+
+    def _wait(self, error: Exception, on_text: Callable[[str], None] | None) -> str:
+        "Note a failure that may pass, and wait; what it was, or \"\" if another try is of no use."
+        self.silences += isinstance(error, openai.APITimeoutError) or getattr(error, "silent", False)
+        if isinstance(error, _Interrupted):
+            self.usage += _cost(self.provider, self.request, None, error.text)
+        pause = _pause(error, self.tries)
+        if pause is None or self.tries > self.provider.max_retries or self.silences >= _SILENCES:
+            return ""
+        what = _what(error, self.provider.timeout)
+        self.notes.append(f"{what}; asked again")
+        if on_text and isinstance(error, _Interrupted):
+            on_text("\n[the answer broke off; asking again]\n")
+        time.sleep(pause)
+        return f" (before: {what})"
+

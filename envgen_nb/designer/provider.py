@@ -11,7 +11,7 @@ import importlib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -31,6 +31,7 @@ class Request:
     cycle: int = 1                                             # from 1
     attempt: int = 1                                           # from 1; more after a reply that was refused
     seed: int = 0                                              # for designers that draw
+    tell: Callable[[str], None] | None = field(default=None, repr=False, compare=False)   # is told what is waited for
 
     @property
     def model(self) -> type[World]:
@@ -92,6 +93,9 @@ class Provider(ABC):
     """
     name: ClassVar[str]
     designs_worlds: ClassVar[bool] = True   # False: the agent trains in the original game only
+
+    def check(self) -> None:  # noqa: B027 (most designers need nothing)
+        "`ProviderError` if it cannot be asked: its key is missing, say. Called before a run begins or goes on."
 
     @abstractmethod
     def reply(

@@ -31,7 +31,7 @@ from ..designer.manual import unanswered
 from ..designer.provider import ProviderError
 from ..designer.reply import Design
 from ..files import FolderInUse, read_jsonl, write_text
-from .progress import say
+from .progress import Wait, say
 
 # %% ../../nbs/62_studio.run.ipynb #75e1059c
 class Relay:
@@ -139,10 +139,10 @@ def history(
 
 
 def shorter(records: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    "The records of a run with only the latest of each stretch of training."
+    "The records of a run with only the latest of each stretch of training, and no wait that is over."
     found: list[dict[str, Any]] = []
     for record in records:
-        if found and found[-1]["event"] == record["event"] == "Training":
+        if found and (found[-1]["event"] == record["event"] == "Training" or found[-1]["event"] == "Waiting"):
             found.pop()
         found.append(record)
     return tuple(found)
@@ -205,7 +205,7 @@ class RunState(HasTraits):
 
     def _show(self, run: RunFolder) -> None:
         "Take over everything that there is to know about a run."
-        records = read_jsonl(run.path / "events.jsonl")
+        records = [record for record in read_jsonl(run.path / "events.jsonl") if record["event"] != "Waiting"]
         with self.hold_trait_notifications():
             self.records = shorter(records)
             self.points = history(run)
@@ -218,6 +218,10 @@ class RunState(HasTraits):
 # %% ../../nbs/62_studio.run.ipynb #d77843b5
 class _Told(RunState):
     "Takes up what happens in the run, and shows it."
+
+    def __init__(self):
+        super().__init__()
+        self._wait = Wait()
 
     def _take(self, bundle: list[Any]) -> None:
         "On the interface's thread: what the working thread has put down."
@@ -238,6 +242,8 @@ class _Told(RunState):
             self.points += tuple(Point(event.done, event.phase, event.episode_return, tuple(event.success.values()),
                                        event.episodes)
                                  for event in trainings)
+        for event in events:
+            self._wait.see(event.record())
         if events:
             self.records = shorter([*self.records, *(event.record() for event in events)])
             self.said = say(self.records[-1])
@@ -254,6 +260,8 @@ class _Told(RunState):
             elif isinstance(item, Event) and not isinstance(item, Training):
                 said.clear()
         self.text = "".join(said)
+        if self.doing and (line := self._wait.line()):
+            self.said = f"{self._wait.record['part'].replace('-', ' ')}: the designer answers" if self.text else line
         if (self.run.settings.designer == "manual" and self.doing
                 and not any(isinstance(item, Event) for item in bundle)):
             folder = self.run.settings.designer_options.get("folder", self.run.path / "manual")
@@ -280,7 +288,8 @@ class _Walker(_Told):
         "On the thread: walk the run and tell."
         failure = ""
         try:
-            with contextlib.closing(run_cycles(path, on_text=self._hear, check=self._look_up)) as events:
+            with contextlib.closing(run_cycles(path, on_text=self._hear, check=self._look_up,
+                                               on_wait=self._relay.put)) as events:
                 for event in events:
                     self._relay.put(event, within=self.EVERY if isinstance(event, Training) else 0)
                     self._going.wait()
