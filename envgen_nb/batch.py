@@ -36,7 +36,7 @@ from envgen_nb.studio.figures import (
 )
 from .studio.play import animate, record
 from .studio.progress import watch
-from .world import World, get_simulator, simulators
+from .world import World, counted, get_simulator, simulators
 
 # %% ../nbs/70_batch.ipynb #9d999089
 def _conversation_html(run: RunFolder) -> str:
@@ -53,7 +53,7 @@ def _conversation_html(run: RunFolder) -> str:
 def _settings_html(run: RunFolder) -> str:
     "What decided the run, and on which machine and versions it ran."
     info = run.info["machine"]
-    facts = {"created": run.info["created"], "processor": f"{info['processor']}, {info['cores']} cores",
+    facts = {"created": run.info["created"], "processor": f"{info['processor']}, {counted(info['cores'], 'core')}",
              "python": info["python"], **info["versions"]}
     settings = {name: value for name, value in run.settings.model_dump().items() if "template" not in name}
     return table_html(["setting", "value"], list(settings.items())) + table_html(["machine", ""], list(facts.items()))
@@ -80,7 +80,7 @@ def write_report(
 <h1>{html.escape(run.path.name)}</h1>{state}
 <p>{html.escape(run.settings.simulator)}, designer <b>{html.escape(run.settings.designer)}</b>, agent
 <b>{html.escape(run.settings.agent)}</b>, seed {run.settings.seed}. Model calls: {usage.calls}, tokens in
-{usage.tokens_in}, out {usage.tokens_out}{"" if usage.price is None else f", price {usage.price:.2f}"}.</p>
+{usage.tokens_in:,}, out {usage.tokens_out:,}{f", price {html.escape(usage.cost)}" if usage.calls else ""}.</p>
 {success_html(run)}{"".join(drawn)}<h2>Worlds</h2>{worlds_html(run)}
 <h2>Prompts and replies</h2>{_conversation_html(run)}<h2>Settings</h2>{_settings_html(run)}</body></html>
 """)

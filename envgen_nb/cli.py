@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from . import __version__
-from .world import get_simulator, load_worlds, simulators
+from .world import counted, get_simulator, load_worlds, simulators
 
 # %% ../nbs/71_cli.ipynb #f534ee25
 def _run(args: argparse.Namespace) -> int:
@@ -48,7 +48,10 @@ def _headless(simulator: str, parameters: dict | None, folder: Path) -> int:
         notebook = run_notebook(simulator, parameters, folder)
     except NotebookError as error:
         return _fail(f"\n{error}", error, 1)
-    print(f"\n{table_text(RunFolder(folder))}\n\nnotebook  {notebook}\nreport    {folder / 'report.html'}")
+    usage = (run := RunFolder(folder)).usage()
+    spent = f"designer  {counted(usage.calls, 'call')}, {counted(usage.tokens, 'token')}, price {usage.cost}\n"
+    print(f"\n{table_text(run)}\n\n{spent if usage.calls else ''}notebook  {notebook}\n"
+          f"report    {folder / 'report.html'}")
     return 0
 
 
@@ -100,7 +103,7 @@ def _play(args: argparse.Namespace) -> int:
         world = worlds[int(number) - 1]
     told = play(run, args.out, world=world, part=args.part, seed=args.seed, steps=args.steps)
     reached = ", ".join(told["reached"]) or "nothing"
-    print(f"{args.out}: return {told['return']}, {told['length']} steps, reached {reached}")
+    print(f"{args.out}: return {told['return']}, {counted(told['length'], 'step')}, reached {reached}")
     return 0
 
 # %% ../nbs/71_cli.ipynb #ed5d71b1

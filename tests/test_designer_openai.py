@@ -1,12 +1,13 @@
 """The `openai` designer against a real server on loopback that misbehaves in every way that we know of."""
 
+import html
 import io
 import json
 import logging
 import socket
 import threading
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from email.utils import formatdate
 
 import pytest
@@ -17,12 +18,15 @@ from envgen_nb.cli import main
 from envgen_nb.cycle.folder import create_run, write_worlds
 from envgen_nb.cycle.run import Accepted, run_cycles
 from envgen_nb.cycle.runs import open_run
-from envgen_nb.cycle.settings import SettingsError, make_settings
+from envgen_nb.cycle.settings import SettingsError, load_settings, make_settings
 from envgen_nb.designer.design import Budget, BudgetError, DesignError, conversation, design
 from envgen_nb.designer.prompt import first_prompt, load_templates
 from envgen_nb.designer.provider import ProviderError, Request, make_provider
 from envgen_nb.designer.reply import Design, format_reply, response_schema
+from envgen_nb.files import append_jsonl, write_text
+from envgen_nb.studio.compare import comparison_html
 from envgen_nb.studio.progress import watch
+from envgen_nb.studio.reply import cost_html
 from envgen_nb.studio.run import Session
 from envgen_nb.world import get_simulator
 
@@ -76,6 +80,24 @@ def test_question_and_answer(stream):
     assert (reply.usage.tokens_in, reply.usage.tokens_out) == (len(sent["messages"][0]["content"]) // 4, len(GOOD) // 4)
     assert reply.usage.price == pytest.approx((2 * reply.usage.tokens_in + 10 * reply.usage.tokens_out) / 1e6)
     assert "structured output (json_schema)" in reply.notes[0]
+
+
+def test_a_price_has_a_currency_wherever_it_is_shown(tmp_path):
+    ini = "[designer]\nprovider = openai\nmodel = m\nbase_url = {}\nprice_in = 2\nprice_out = 10\n{}"
+    shown = {}
+    with ChatServer(answer(GOOD)) as server:
+        for name, line in [("usual", ""), ("euro", "currency = EUR\n")]:
+            write_text(tmp_path / f"{name}.ini", ini.format(server.url, line))
+            run = create_run(load_settings(tmp_path / f"{name}.ini", **SMALL), tmp_path / name)
+            reply = make_provider("openai", **run.settings.designer_options).reply(REQUEST)
+            append_jsonl(run.path / "usage.jsonl", {"part": "cycle-1", "usage": asdict(reply.usage)})
+            text = html.unescape(write_report(run).read_text())
+            shown[name] = run.usage().cost
+            for place in (cost_html(run), comparison_html([run]), text):
+                assert shown[name] in place
+    assert shown["usual"].endswith(" USD") and shown["euro"].endswith(" EUR")
+    append_jsonl(run.path / "usage.jsonl", {"part": "cycle-1", "usage": {"calls": 1, "price": 1.0}})   # of before
+    assert run.usage().cost == "not known"
 
 
 def test_plain_text_is_asked_for_in_the_prompts_own_words():

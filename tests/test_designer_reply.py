@@ -13,7 +13,15 @@ from pydantic import Field
 
 from envgen_nb.designer.baselines import random_world
 from envgen_nb.designer.lenient import Reader, broken
-from envgen_nb.designer.reply import MAX_CHARACTERS, Design, annotated, format_reply, parse_reply, response_schema
+from envgen_nb.designer.reply import (
+    MAX_CHARACTERS,
+    Design,
+    annotated,
+    format_reply,
+    parse_reply,
+    response_schema,
+    unmarked,
+)
 from envgen_nb.studio.reply import reply_html
 from envgen_nb.world import Section, World, get_simulator, parameters
 
@@ -270,6 +278,14 @@ def test_purposes_wherever_they_stand():
                   '[{"purpose": "a.", "seeds": 1}, {"purpose": "b.", "soil": {"wetness": "dry"}}]'):
         designs, complaints = parse_reply(reply, GardenWorld, 2)
         assert complaints == [] and [d.purpose for d in designs] == ["a.", "b."], reply
+
+
+@pytest.mark.parametrize("written, shown", [
+    ("**Skills:** place_table", "Skills: place_table"), ("## Goal\n> build", "Goal\nbuild"),
+    ("*a* _b_ __c__ ***d*** `e` [f](http://g)", "a b c d e f"), ("collect_wood, 2 * 3 * 4, a_b_c", ) * 2,
+    ("**open and `open", ) * 2, ("<b>x</b> & **y**", "<b>x</b> & y"), ("- one\n- two", ) * 2])
+def test_marks_are_left_out_where_a_purpose_is_shown(written, shown):
+    assert unmarked(written) == shown
 
 
 # --- whatever hypothesis can think of

@@ -70,6 +70,6 @@ def test_the_studio_counts_how_long_it_has_been_waiting(run):
     session.generate()
     until(lambda: any(line.endswith(" · for 1 s now") for line in said))
     session.answer(REPLY)
-    assert session.wait(60) and session.error == "" and session.said == "cycle 1: 1 worlds"
+    assert session.wait(60) and session.error == "" and session.said == "cycle 1: 1 world"
     assert any("waiting for the designer (attempt 1 of 3): please answer" in line for line in said)
     assert "Waiting" not in [record["event"] for record in session.records]

@@ -25,7 +25,7 @@ from ..agent.ppo import Episodes
 from .settings import RunSettings, check_designer, make_settings
 from ..designer.prompt import load_templates, save_templates
 from ..designer.provider import Usage, provider_class
-from ..designer.reply import Design, origin, parse_reply
+from ..designer.reply import Design, origin, parse_reply, unmarked
 from ..files import hold_folder, machine, read_jsonl, write_bytes, write_json, write_text
 from ..world import Simulator, World, get_simulator
 
@@ -298,6 +298,7 @@ def write_worlds(run: RunFolder, part: str, designs: Sequence[Design]) -> None:
     given = designed(run, part)
     edited = ["edited; before: " * (origin(design, given) == "edited") for design in designs]
     write_sheet(run.path / part / "worlds.png", [run.simulator.preview(world, seed=0) for world in worlds],
-                [f"{k + 1}. {mark}{text}" for k, (mark, text) in enumerate(zip(edited, purposes, strict=True))])
+                [f"{k + 1}. {mark}{unmarked(text)}"
+                 for k, (mark, text) in enumerate(zip(edited, purposes, strict=True))])
     write_json(run.path / part / "purposes.json", purposes)
     write_json(run.path / part / "worlds.json", [world.settings() for world in worlds])

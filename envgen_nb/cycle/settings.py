@@ -140,6 +140,7 @@ _INI: dict[tuple[str, str], tuple[str, type]] = {   # (section, key) → setting
     ("designer", "timeout"): (".timeout", float),
     ("designer", "price_in"): (".price_in", float),
     ("designer", "price_out"): (".price_out", float),
+    ("designer", "currency"): (".currency", str),
     ("designer", "max_reasks"): ("max_reasks", int),
     ("agent", "preset"): ("agent", str),
     ("agent", "device"): ("device", str),

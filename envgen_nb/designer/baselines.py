@@ -13,7 +13,7 @@ from typing import Any
 
 from .provider import Provider, ProviderError, Reply, Request, make_provider
 from .reply import Design, format_reply
-from ..world import World, check_world, load_worlds, parameters
+from ..world import World, check_world, counted, load_worlds, parameters
 
 # %% ../../nbs/37_designer.baselines.ipynb #fc1c21ec
 def random_world(
@@ -94,7 +94,7 @@ class FixedWorlds(Provider):
         "The worlds of the configuration file."
         found, complaints = load_worlds(request.model, Path(self.worlds).read_text(encoding="utf-8"))
         if not complaints and len(found) != request.num_worlds:
-            complaints = [f"it holds {len(found)} worlds, and {request.num_worlds} are asked for"]
+            complaints = [f"it holds {counted(len(found), 'world')}, not {request.num_worlds} as asked for"]
         if complaints:
             raise ProviderError(f"{self.worlds} cannot be used: {'; '.join(map(str, complaints))}")
         return Reply(format_reply([Design(world, "from a configuration file.") for world in found],

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from .provider import NOTHING, Provider, Reply, Request, Usage
 from .reply import Design, parse_reply
-from ..world import Complaint
+from ..world import Complaint, counted
 
 # %% ../../nbs/38_designer.design.ipynb #64563de2
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class DesignError(Exception):
 
     def __init__(self, attempts: Sequence[Attempt]):
         self.attempts = tuple(attempts)
-        last, count = self.attempts[-1], len(self.attempts)
+        last = self.attempts[-1]
         notes = "".join(f"\nNote: {note}." for note in last.reply.notes)
-        super().__init__(f"the designer gave no usable worlds in {count} attempt{'s' * (count != 1)}. "
+        super().__init__(f"the designer gave no usable worlds in {counted(len(self.attempts), 'attempt')}. "
                          f"What was wrong with the last reply:\n{_listed(last)}{notes}")
 
 # %% ../../nbs/38_designer.design.ipynb #ec41ce81
@@ -72,9 +72,8 @@ def next_messages(
 ) -> tuple[Mapping[str, str], ...]:
     "The conversation that asks for a better reply."
     said = attempt.reply.text[:_LONGEST].strip() or "(no text)"             # servers refuse an empty message
-    environments = f"{num_worlds} environments" if num_worlds > 1 else "one environment"
     wanted = (f"This reply cannot be used:\n\n{_listed(attempt)}\n\nPlease write the whole reply again, with "
-              f"{environments}, in the form that was asked for. Keep what was right.")
+              f"{counted(num_worlds, 'environment')}, in the form that was asked for. Keep what was right.")
     return (*messages, {"role": "assistant", "content": said}, {"role": "user", "content": wanted})
 
 

@@ -23,6 +23,7 @@ import openai
 
 from .provider import Provider, ProviderError, Reply, Request, Usage
 from .reply import MAX_CHARACTERS, response_schema
+from ..world import counted
 
 # %% ../../nbs/35_designer.openai.ipynb #8743a793
 FORMATS = ("json_schema", "json_object", "text")
@@ -191,9 +192,9 @@ def _ask(client: openai.OpenAI, question: Mapping[str, Any], on_text: Callable[[
     return answer
 
 # %% ../../nbs/35_designer.openai.ipynb #11ddf35a
-def _advice(error: Exception, provider: "OpenAICompatible", keyed: bool, tries: int) -> str:
+def _advice(error: Exception, provider: "OpenAICompatible", keyed: bool, tried: int) -> str:
     "The last error in words that help."
-    tries = f"{tries} tries" if tries > 1 else "one try"
+    tries = counted(tried, "try", "tries")
     if isinstance(error, _Interrupted):
         return (f"broke off its answer ({tries}: {error}); check whether the server, or a proxy before it, ends long "
                 "answers, and whether it speaks chat completions at this base_url")
@@ -259,8 +260,9 @@ class OpenAICompatible(Provider):
         max_retries: int = 4,              # after a lost connection, 429 or 5xx, with growing pauses
         response_format: Literal["auto", "json_schema", "json_object", "text"] = "auto",   # auto: the first one taken
         stream: bool = True,               # whether to take the answer in pieces, to show progress
-        price_in: float | None = None,     # of a million tokens, in any currency
-        price_out: float | None = None,
+        price_in: float | None = None,     # of a million tokens that are sent
+        price_out: float | None = None,    # of a million tokens that are answered
+        currency: str = "USD",             # of the prices, to be shown with them
     ):
         if not model.strip():
             raise ValueError("say which model: the designer 'openai' needs the setting model")
@@ -270,8 +272,10 @@ class OpenAICompatible(Provider):
             raise ValueError("timeout and max_tokens have to be positive, max_retries between 0 and 20")
         if (price_in is None) != (price_out is None) or min(price_in or 0, price_out or 0, temperature or 0) < 0:
             raise ValueError("price_in and price_out go together, and neither they nor temperature are negative")
+        if not re.fullmatch(r"\S{1,8}", currency):
+            raise ValueError("currency takes a short name without spaces: USD, EUR")
         self.model, self.base_url, self.timeout, self.max_retries = model, _checked_url(base_url), timeout, max_retries
-        self.prices = None if price_in is None else (price_in, price_out)
+        self.prices, self.currency = None if price_in is None else (price_in, price_out), currency
         self.key_variable = api_key_env or ("OPENAI_API_KEY" if _is_openai(self.base_url) else None)
         options = {"temperature": temperature, "seed": seed, "max_tokens": max_tokens, "stream": stream or None,
                    "stream_options": {"include_usage": True} if stream else None}
@@ -305,7 +309,7 @@ def _cost(provider: OpenAICompatible, request: Request, tokens: tuple[int, int] 
     tokens = tokens or (asked // 4 + 1, len(text) // 4 + 1)
     prices = provider.prices
     price = None if prices is None else (tokens[0] * prices[0] + tokens[1] * prices[1]) / 1e6
-    return Usage(calls=1, tokens_in=tokens[0], tokens_out=tokens[1], price=price)
+    return Usage(calls=1, tokens_in=tokens[0], tokens_out=tokens[1], price=price, currency=provider.currency)
 
 
 def _remarks(answer: _Answer, terms: _Terms) -> list[str]:

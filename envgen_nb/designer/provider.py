@@ -51,17 +51,25 @@ class Usage:
     tokens_in: int = 0
     tokens_out: int = 0
     seconds: float = 0.0         # of waiting
-    price: float | None = None   # in the currency of the settings; None: not known
+    price: float | None = None   # None: not known
+    currency: str = "USD"        # of the price
 
     @property
     def tokens(self) -> int:
         return self.tokens_in + self.tokens_out
 
+    @property
+    def cost(self) -> str:
+        "The price in words: `0.0123 USD`."
+        unknown = "not known" if self.calls else "–"
+        return unknown if self.price is None else f"{self.price:.4f} {self.currency}"
+
     def __add__(self, other: "Usage") -> "Usage":
-        prices = [usage.price for usage in (self, other) if usage.calls]
-        price = sum(prices) if prices and None not in prices else None
+        paid = [usage for usage in (self, other) if usage.calls]
+        prices, currencies = [usage.price for usage in paid], {usage.currency for usage in paid}
+        price = sum(prices) if len(currencies) == 1 and None not in prices else None
         return Usage(self.calls + other.calls, self.tokens_in + other.tokens_in, self.tokens_out + other.tokens_out,
-                     self.seconds + other.seconds, price)
+                     self.seconds + other.seconds, price, min(currencies, default=self.currency))
 
 # %% ../../nbs/33_designer.provider.ipynb #ad340be3
 NOTHING = Usage()   # spent

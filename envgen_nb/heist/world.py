@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ..world import Complaint, World
+from ..world import Complaint, World, counted
 
 # %% ../../nbs/21_heist.world.ipynb #84b1cafa
 MAZE_SIZES = (3, 5, 7, 9, 11, 13)        # in tiles; the ordinary game has none of 3, and the last two in hard mode only
@@ -60,11 +60,12 @@ def _impossible(world: HeistWorld) -> str:
         return "keys_held needs locks: say how many locks there are"
     locks = world.locks or 0
     if held > locks:
-        return f"keys_held is {held}, but there are only {locks} locks"
+        return f"keys_held is {held}, more than the {counted(locks, 'lock')}"
     rooms = ((world.maze_size or 5) + 1) ** 2 // 4
     if rooms_needed(locks, held) > rooms:
-        return (f"a maze of {world.maze_size} tiles has {rooms} rooms, too few for {locks} locks and "
-                f"{locks - held} keys to find: make it larger, take fewer locks, or let a key be held")
+        return (f"a maze of {world.maze_size} tiles has {counted(rooms, 'room')}, too few for "
+                f"{counted(locks, 'lock')} and {counted(locks - held, 'key')} to find: make it larger, "
+                "take fewer locks, or let a key be held")
     if world.start is not None and world.locks is not None and held == locks:
         return "start speaks of the first key to find, but there is none: leave start out, or lower keys_held"
     return ""

@@ -20,6 +20,7 @@ import plotly.graph_objects as go
 from PIL import Image
 
 from ..cycle.folder import RunFolder, origins
+from ..designer.reply import unmarked
 from .figures import BEFORE_EDIT, heatmap_figure, scores, training_score
 from .look import bind, button, column, columns, fold, heading, note, row, table
 from .progress import duration
@@ -124,7 +125,7 @@ def _strip(path: Path, width: int, changed: float) -> str:
 
 def _purpose(text: str) -> str:
     "What a world is for: its first line, what the designer wrote after it folded up."
-    first, _, rest = text.strip().partition("\n")
+    first, _, rest = unmarked(text).strip().partition("\n")
     return fold(first, f'<div style="white-space:pre-wrap">{html.escape(rest)}</div>') if rest else html.escape(first)
 
 
@@ -156,8 +157,7 @@ def comparison_html(runs: Sequence[RunFolder]) -> str:
         rows.append((run.path.name, run.settings.designer, run.settings.agent, run.settings.seed,
                      f"{policy[0]:.1f}%" if policy else "–", f"{policy[-1]:.1f}%" if policy else "–",
                      "–" if training is None else f"{training:.1f}%", duration(spent), usage.calls,
-                     f"{usage.tokens:,}", "not known" if usage.calls and usage.price is None else
-                     f"{usage.price or 0:.4f}"))
+                     f"{usage.tokens:,}", usage.cost))
     return table(["run", "designer", "agent", "seed", "score before", "score now", "score in training",
                   "training time", "calls", "tokens", "price"], rows, numbers=range(3, 11))
 

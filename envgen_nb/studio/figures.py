@@ -18,6 +18,7 @@ import plotly.graph_objects as go
 from ..agent.evaluate import success_rates
 from ..agent.ppo import Episodes
 from ..cycle.folder import RunFolder, in_phase, origins
+from ..designer.reply import unmarked
 
 # %% ../../nbs/60_studio.figures.ipynb #98f1917e
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ def worlds_html(run: RunFolder) -> str:
         if path.exists():
             data = base64.b64encode(path.read_bytes()).decode()
             purposes = "".join(
-                f"<li>{f'<i>{BEFORE_EDIT}</i> ' if source == 'edited' else ''}{html.escape(text)}<br>"
+                f"<li>{f'<i>{BEFORE_EDIT}</i> ' if source == 'edited' else ''}{html.escape(unmarked(text))}<br>"
                 f"<code>{html.escape(str(world))}</code></li>"
                 for source, text, world in zip(origins(run, part), run.purposes(part), run.worlds(part), strict=True))
             blocks.append(f'<h3>{part.replace("-", " ").capitalize()}</h3><img style="max-width:100%" '

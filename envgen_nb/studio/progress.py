@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from ..cycle.run import Event
 from ..files import read_jsonl
+from ..world import counted
 
 # %% ../../nbs/61_studio.progress.ipynb #6c7d4724
 def duration(seconds: float) -> str:
@@ -44,7 +45,7 @@ def say(record: dict[str, Any]) -> str:
     match record["event"]:
         case "Started":
             begins = "Going on with" if record["resumed"] else "Starting"
-            return f"{begins} {record['folder']}: {record['steps']:,} steps"
+            return f"{begins} {record['folder']}: {counted(record['steps'], 'step')}"
         case "Prompted":
             return f"{part}: asking the designer"
         case "Waiting":
@@ -53,9 +54,10 @@ def say(record: dict[str, Any]) -> str:
         case "Replied":
             return f"{part}: reply {record['attempt']}" + "".join(f"; {note}" for note in record["notes"])
         case "Rejected":
-            return f"{part}: sent back with {len(record['complaints'])} complaint(s): {record['complaints'][0]}"
+            complaints = record["complaints"]
+            return f"{part}: sent back with {counted(len(complaints), 'complaint')}: {complaints[0]}"
         case "Accepted":
-            return f"{part}: {len(record['purposes'])} worlds"
+            return f"{part}: {counted(len(record['purposes']), 'world')}"
         case "Training":
             where = "designed worlds" if record["phase"] == "worlds" else "original game"
             count = record.get("episodes", 0)
@@ -63,7 +65,7 @@ def say(record: dict[str, Any]) -> str:
                     f"{record['steps_per_second']:,.0f} steps/s · {duration(record['seconds_left'])} left · "
                     f"{best_rates(record['success'])}" + (f" of {count} episodes" if count else ""))
         case "Evaluating":
-            return f"{part}: measuring, {record['episodes']} episodes"
+            return f"{part}: measuring, {counted(record['episodes'], 'episode')}"
         case "Evaluated":
             return (f"{part}: score {record['score']:.1f}%, return {record['episode_return']:.1f} · "
                     f"{best_rates(record['success'])}")
@@ -101,7 +103,7 @@ def panel(records: list[dict[str, Any]]) -> str:
     lines = "".join(f"<div>{html.escape(line)}</div>" for line in past[-12:])
     now = html.escape(say(records[-1])) if records else ""
     return (f'<div style="font-family:monospace;font-size:13px"><progress value="{done}" max="{steps}" '
-            f'aria-label="progress of the run" style="width:60%"></progress> {done:,} of {steps:,} steps'
+            f'aria-label="progress of the run" style="width:60%"></progress> {done:,} of {counted(steps, "step")}'
             f'<div style="margin:4px 0"><b>{now}</b></div>{lines}</div>')
 
 

@@ -73,6 +73,7 @@ OPTIONS = {     # of the designers, as far as the studio shows them: label, and 
     "files": ("Recorded replies", "a file or folder of replies, e.g. tests/recordings/crafter-first.md"),
     "price_in": ("Price in", "of a million tokens that are sent"),
     "price_out": ("Price out", "of a million tokens that are answered"),
+    "currency": ("Currency", "of the prices; empty: USD"),
 }
 
 

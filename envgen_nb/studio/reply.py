@@ -16,6 +16,7 @@ from ..designer.reply import annotated
 from ..files import read_jsonl
 from .look import CopyButton, bind, button, column, fold, heading, listen, note, quote, row, table
 from .run import Session
+from ..world import counted
 
 # %% ../../nbs/63b_studio.reply.ipynb #a735ee8f
 def reply_html(run: RunFolder, text: str) -> str:
@@ -36,20 +37,22 @@ def conversation_html(run: RunFolder, part: str) -> str:
     prompt, accepted, edited = (run.text(part, name) for name in ("prompt.md", "reply.md", "edited.md"))
     if prompt is None:
         return note("The designer has not been asked in this cycle yet.", "envgen-quiet")
-    blocks = [fold(f"You: the prompt ({len(prompt):,} characters)", quote(prompt))]
+    blocks = [fold(f"You: the prompt ({counted(len(prompt), 'character')})", quote(prompt))]
     refused = run.rejected(part)
     for number, text in enumerate(refused, start=1):
         complaints = (run.text(part, f"complaints-{number}.md") or "").strip()
         blocks.append(fold(f"Designer: reply {number}, not accepted ✗", reply_html(run, text), number == len(refused)
                            and accepted is None))
-        blocks.append(fold(f"You: asked again with {complaints.count(chr(10)) + 1} complaint(s)", quote(complaints)))
+        count = counted(complaints.count("\n") + 1, "complaint")
+        blocks.append(fold(f"You: asked again with {count}", quote(complaints)))
     if accepted is not None:
         blocks.append(fold(f"Designer: reply {len(refused) + 1}, accepted ✓", reply_html(run, accepted), True))
     if edited is not None:
         blocks.append(fold("Edited by hand afterwards", quote(edited)))
     drafts = len(list((run.path / part / "drafts").glob("*")))
     if drafts:
-        blocks.append(note(f"{drafts} earlier design(s) of this cycle are kept in {part}/drafts.", "envgen-quiet"))
+        kept = f"{counted(drafts, 'earlier design')} of this cycle in {part}/drafts."
+        blocks.append(note(f"Kept: {kept}", "envgen-quiet"))
     return "".join(blocks)
 
 # %% ../../nbs/63b_studio.reply.ipynb #ed140cbf
@@ -67,8 +70,7 @@ def cost_html(run: RunFolder) -> str:
 
 def _cost(usage: Usage) -> tuple[object, ...]:
     "A usage as the cells of a row."
-    price = "not known" if usage.price is None else f"{usage.price:.4f}"
-    return usage.calls, f"{usage.tokens_in:,}", f"{usage.tokens_out:,}", f"{usage.seconds:.1f}", price
+    return usage.calls, f"{usage.tokens_in:,}", f"{usage.tokens_out:,}", f"{usage.seconds:.1f}", usage.cost
 
 # %% ../../nbs/63b_studio.reply.ipynb #14be22d4
 def manual_view(session: Session) -> widgets.Widget:
@@ -101,7 +103,7 @@ def coming_view(session: Session) -> widgets.Widget:
 
     def draw() -> None:
         end = session.text[-1200:]
-        told = note(f"The answer as it comes, {len(session.text):,} characters so far:")
+        told = note(f"The answer as it comes, {counted(len(session.text), 'character')} so far:")
         coming.value = f'<div class="envgen">{told}{quote(end)}</div>' if end else ""
 
     bind(session, ["text"], draw)

@@ -26,6 +26,7 @@ from .figures import changes
 from .look import bind, button, column, error_view, heading, listen, note, row, table
 from .progress import duration
 from .run import Point, Session, objection
+from ..world import counted
 
 # %% ../../nbs/64_studio.step.ipynb #65537a8c
 _BUTTONS = [    # action, label, what it does, icon
@@ -89,9 +90,10 @@ def status_html(session: Session) -> str:
              if session.busy and training else "")
     stage = (f"{100 * training['stage_done'] / training['stage_steps']:.0f}% of this stretch · " if begun and training
              else "")
+    progress = f"{stage}{done:,} of {counted(steps, 'step')}{speed}"
     return (f'<div role="status"><b>{state}</b> · {html.escape(session.run.path.name)} · {html.escape(part)}'
             f'{": " if part else ""}{step}{bar}'
-            f'{note(f"{stage}{done:,} of {steps:,} steps{speed}") if steps else ""}'
+            f'{note(progress) if steps else ""}'
             f'{note(session.said, "envgen-quiet")}</div>')
 
 
@@ -198,7 +200,7 @@ def _panel(title: str, names: Sequence[str], steps: np.ndarray, values: np.ndarr
     return (f'<b>{title}</b><div class="envgen-panel"><span>{high:.{digits}f}{unit}</span>'
             f'<svg viewBox="0 0 1000 100" preserveAspectRatio="none" height="{height}" role="img" '
             f'aria-label="{title}">{paths}</svg><span>{low:.{digits}f}{unit}</span>'
-            f'<span>{last:,.0f} environment steps</span></div><div class="envgen-legend">{legend}</div>')
+            f'<span>{counted(int(last), "environment step")}</span></div><div class="envgen-legend">{legend}</div>')
 
 
 def curves_svg(objectives: Sequence[str], points: Sequence[Point]) -> str:

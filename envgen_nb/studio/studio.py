@@ -32,7 +32,7 @@ from .reply import coming_view, manual_view, reply_view
 from .run import Point, Session, guarding
 from .step import buttons_view, objectives_html, runs_view, status_html, status_view, step_view, thin
 from .worlds import Worlds, worlds_view
-from ..world import get_simulator
+from ..world import counted, get_simulator
 
 # %% ../../nbs/69_studio.studio.ipynb #f1279c21
 def curve_png(points: Sequence[Point], width: int = 640, height: int = 220) -> bytes:
@@ -48,7 +48,7 @@ def curve_png(points: Sequence[Point], width: int = 640, height: int = 220) -> b
         low, high = min(0.0, *returns), max(1.0, *returns)
         draw.text((left - 40, top - 4), f"{high:.1f}", fill="black", font_size=12)
         draw.text((left - 40, bottom - 10), f"{low:.1f}", fill="black", font_size=12)
-        draw.text((right - 110, bottom + 4), f"{last:,} steps", fill="black", font_size=12)
+        draw.text((right - 110, bottom + 4), counted(last, "step"), fill="black", font_size=12)
         places = [(left + (right - left) * p.step / last,
                    bottom - (bottom - top) * (p.episode_return - low) / (high - low)) for p in points]
         for k in range(1, len(points)):

@@ -19,13 +19,14 @@ from PIL import Image
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 
-from ..designer.reply import Design, origin
+from ..designer.reply import Design, origin, unmarked
 from .figures import BEFORE_EDIT
 from .look import STYLE, bind, button, column, error_view, row
 from .play import Keys, Play, animate, png, record
 from .run import telling
 from envgen_nb.world import (
-    UNSET, Complaint, Parameter, Simulator, World, check_world, differences, in_words, parameters, settings_in_words,
+    UNSET, Complaint, Parameter, Simulator, World, check_world, counted, differences, in_words, parameters,
+    settings_in_words,
 )
 
 # %% ../../nbs/67_studio.worlds.ipynb #2fe0537b
@@ -170,7 +171,7 @@ def purpose_html(state: Worlds, index: int) -> str:
     "What a world is for, and whether that was written before a person edited it."
     design = state.designs[index]
     edited = bool(state.given) and origin(design, state.given) == "edited"
-    return f"<i>{BEFORE_EDIT}</i>\n" * edited + html.escape(design.purpose)
+    return f"<i>{BEFORE_EDIT}</i>\n" * edited + html.escape(unmarked(design.purpose))
 
 
 def _warning(warning: Complaint) -> str:
@@ -369,7 +370,8 @@ def _record(state: Worlds, world: World, seed: int, clip: widgets.HTML) -> None:
         recording = record(state.simulator, world, state.agent, seed)
         who = "The policy" if state.agent else "Actions at random"
         reached = ", ".join(name.replace("_", " ") for name in recording.reached) or "nothing"
-        words = f"{who}, {recording.length} steps, return {recording.episode_return:.1f}. Reached: {reached}."
+        words = (f"{who}, {counted(recording.length, 'step')}, return {recording.episode_return:.1f}. "
+                 f"Reached: {reached}.")
         clip.value = picture_html(animate(recording.frames), words, "webp") + html.escape(words)
 
 # %% ../../nbs/67_studio.worlds.ipynb #277f0c4f
