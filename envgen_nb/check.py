@@ -280,10 +280,9 @@ def _called(provider: Any) -> Finding:
                                        messages=({"role": "user", "content": question},)))
     except ProviderError as error:
         return Finding("Settings", "call", "wrong", "the model gave no answer", _words(error))
-    price = "" if reply.usage.price is None else f", price {reply.usage.price:.4f}"
     notes = "".join(f"; {note}" for note in reply.notes)
     return Finding("Settings", "call", "ok", f"{provider.model} answered in {reply.usage.seconds:.1f} s, "
-                   f"{reply.usage.tokens_in} tokens in, {reply.usage.tokens_out} out{price}{notes}")
+                   f"{reply.usage.tokens_in} tokens in, {reply.usage.tokens_out} out, price {reply.usage.cost}{notes}")
 
 # %% ../nbs/74_check.ipynb #227200ab
 ROOM = 200 * 2 ** 20     # bytes that should be free: more than a run takes
