@@ -16,7 +16,7 @@ import hypothesis
 import pytest
 from browser import Browser, browser
 
-SPREAD = ("test_notebooks", "test_readme", "test_repository")                     # each test for itself
+SPREAD = ("test_notebooks", "test_repository")                                    # each test for itself
 BROWSER = ("test_studio_lab", "test_studio_browser")                              # one JupyterLab, one browser
 EXAMPLES = {"short": 30, "long": 300}                                             # of each test of hypothesis
 
