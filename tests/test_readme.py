@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -27,10 +26,10 @@ TINY = ("-p num_cycles 1 -p num_worlds 2 -p cycle_steps 2048 -p final_steps 0 -p
 MAKE = ["make", f"VENV={Path(sys.executable).parent.parent}"]
 
 
-def sh(command: list, cwd: Path = ROOT, timeout: int = 600) -> subprocess.CompletedProcess:
+def sh(command: list, cwd: Path = ROOT, timeout: int = 600, **environment: str) -> subprocess.CompletedProcess:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout,
-                          env=os.environ | {"PATH": path})
+                          env=os.environ | {"PATH": path} | environment)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -123,9 +122,23 @@ def test_the_run_folder_is_as_the_readme_says(run):
 
 
 def test_the_package_is_whole(tmp_path):
-    """A wheel has every module and the prompt templates: plain pip installs work, too."""
-    sh([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path, ROOT])
-    names = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
-    sources = {str(p.relative_to(ROOT)) for p in (ROOT / "envgen_nb").rglob("*")
+    """A wheel has every module, the prompt templates and the lab notebooks, and runs where no clone is."""
+    source, site, empty = tmp_path / "source", tmp_path / "site", tmp_path / "empty"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "envgen_nb", "nbs"):       # building leaves files there
+        sh(["cp", "-r", ROOT / name, source / name])
+    pip = [sys.executable, "-m", "pip"]
+    sh([*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path, source])
+    sh([*pip, "install", "--quiet", "--no-deps", "--no-index", "--target", site, next(tmp_path.glob("*.whl"))])
+
+    modules = {str(p.relative_to(ROOT)) for p in (ROOT / "envgen_nb").rglob("*")
                if p.suffix in (".py", ".md") and p.is_file()}
-    assert sources <= names, sources - names
+    modules |= {f"envgen_nb/lab/{p.name}" for p in (ROOT / "nbs" / "lab").glob("*.ipynb")}
+    there = {str(p.relative_to(site)) for p in (site / "envgen_nb").rglob("*")}
+    assert modules <= there, modules - there
+
+    empty.mkdir()
+    sh([site / "bin" / "envgen", "run", "crafter", *shlex.split(TINY)], cwd=empty, PYTHONPATH=str(site))
+    (folder,) = (empty / "runs").iterdir()
+    ran = json.loads((folder / "crafter.ipynb").read_text())["metadata"]["papermill"]["input_path"]
+    assert ran == str(site / "envgen_nb" / "lab" / "crafter.ipynb") and RunFolder(folder).finished()
