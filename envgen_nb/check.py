@@ -240,21 +240,19 @@ def check_designer(
     call: bool = False,         # whether to make one small call to a model
 ) -> Iterator[Finding]:
     "Whether a designer can be asked."
-    from envgen_nb.designer.openai import OpenAICompatible, _read_key
+    from envgen_nb.designer.openai import OpenAICompatible
     from envgen_nb.designer.provider import ProviderError
-    if not isinstance(provider, OpenAICompatible):
-        yield Finding("Settings", "designer", "ok", f"{provider.name} needs no server and no key")
-        return
+    variable = getattr(provider, "key_variable", None)
     try:
-        _read_key(provider)
-        variable = provider.key_variable
-        yield Finding("Settings", "key", "ok", f"{variable} is set" if variable else "none is needed at this address")
+        provider.check()
+        yield Finding("Settings", "key", "ok", f"{variable} is set" if variable else f"{provider.name} needs none here")
     except ProviderError as error:
-        yield Finding("Settings", "key", "wrong", f"{provider.key_variable} holds none", _words(error))
+        yield Finding("Settings", "key", "wrong", f"{provider.name} cannot be asked", _words(error))
         call = False
-    yield _reached(provider)
-    if call:
-        yield _called(provider)
+    if isinstance(provider, OpenAICompatible):
+        yield _reached(provider)
+        if call:
+            yield _called(provider)
 
 # %% ../nbs/74_check.ipynb #fd12b8b6
 def _reached(provider: Any) -> Finding:
