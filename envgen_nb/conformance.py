@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Moment', 'check_description', 'check_prerequisites', 'check_worlds', 'check_warnings', 'check_preview', 'check_step',
            'check_statistics', 'check_returned', 'check_threads', 'check_seeds', 'check_reset', 'check_quota',
-           'check_state', 'check_refusals', 'check_simulator']
+           'check_state', 'check_arguments', 'check_refusals', 'check_simulator']
 
 # %% ../nbs/01_conformance.ipynb #def64ae6
 import contextlib
@@ -151,6 +151,7 @@ def check_step(simulator: Simulator, make: Callable[..., VectorEnv], actions: np
         assert rewards.shape == terminated.shape == truncated.shape == (n,)
         assert rewards.dtype == np.float64 and terminated.dtype == truncated.dtype == np.bool_
         total, steps, ended = total + rewards, steps + 1, terminated | truncated
+        assert "episode" not in infos, "the key `episode` is left to gymnasium's statistics"
         assert ("results" in infos) == bool(ended.any()) == ("final_obs" in infos)
         assert venv.unlocked.shape == (n, len(simulator.objectives)) and venv.unlocked.dtype == np.bool_
         assert not venv.unlocked[ended].any(), "the next episode begins with something reached"
@@ -199,7 +200,7 @@ def check_statistics(make: Callable[..., VectorEnv], actions: np.ndarray) -> Non
         venv.reset()
         for row in actions:
             infos = venv.step(row)[-1]
-            assert ("episode" in infos) == ("results" in infos), "the key `episode` is gymnasium's"
+            assert ("episode" in infos) == ("results" in infos)
             if "results" in infos:
                 ended, ours, theirs = infos["_results"], infos["results"], infos["episode"]
                 assert np.array_equal(infos["_episode"], ended)
@@ -287,6 +288,16 @@ def check_state(make: Callable[..., VectorEnv], actions: np.ndarray, episodes: i
         venv.step(actions[0])
 
 # %% ../nbs/01_conformance.ipynb #8594f405
+def check_arguments(make: Callable[..., VectorEnv]) -> None:
+    "Every game takes the arguments that the kit passes."
+    for given in ({"num_threads": 1}, {"num_threads": None}, {"copy": True}, {"copy": False}, {"length": None},
+                  {"episodes": 1}):
+        try:
+            make(**given).close()
+        except (TypeError, ValueError) as error:
+            raise AssertionError(f"every game takes {given}, but: {error}") from error
+
+
 def check_refusals(make: Callable[..., VectorEnv]) -> None:
     "Arguments that make no sense, steps without an episode, actions that are none."
     for wrong in ({"num_envs": 0}, {"obs": "no such kind"}, {"worlds": []}, {"worlds": ["a world"]}, {"length": 0},
@@ -330,6 +341,7 @@ def check_simulator(
     actions = np.random.default_rng(0).integers(len(simulator.actions), size=(3 * length, num_envs))
     for obs in simulator.observations:
         make = _Make(simulator, (None, world), num_envs=num_envs, obs=obs, length=length, **(options or {}))
+        check_arguments(make)
         check_step(simulator, make, actions)
         check_statistics(make, actions[:2 * length])
         check_returned(make, actions[:2 * length])
