@@ -99,6 +99,17 @@ def test_command(command, run, tmp_path):
             assert Path(word).stat().st_size > 1000
 
 
+SMALLER = {"num_envs=64": "num_envs=8", "10_000": "400", "100_000": "4096"}
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.S), ids=["a loop", "stable-baselines3"])
+def test_the_programs_run(block):
+    for long, short in SMALLER.items():
+        block = re.sub(rf"\b{long}\b", short, block)
+    said = sh([sys.executable, "-c", block]).stdout
+    assert "(1, 64, 64, 3)" in said or "ep_rew_mean" in said, said
+
+
 def test_every_command_is_documented():
     shown = {shlex.split(c)[1] for c in COMMANDS if c.startswith("envgen")}
     assert shown == {"check", "run", "resume", "prompt", "worlds", "play", "report"}
