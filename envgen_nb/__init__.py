@@ -14,4 +14,5 @@ __version__ = "0.1.0"
 _all_ = ["get_simulator", "make_vec", "register_simulator", "simulators"]
 
 # %% ../nbs/02_envgen_nb.ipynb #6da18482
-gymnasium.register(id="envgen_nb/Crafter-v0", entry_point="envgen_nb.crafter.env:CrafterEnv")
+gymnasium.register(id="envgen_nb/Crafter-v0", entry_point="envgen_nb.crafter.env:CrafterEnv",
+                   vector_entry_point="envgen_nb.crafter.env:make_crafter_vec")

@@ -24,7 +24,7 @@ from .agent.networks import Preset, get_preset, has_bf16, initialise, make_encod
 from .agent.ppo import Agent, Report, fastest_team, train
 from .agent.threads import Team, keep_memory
 from .bench import stock_env
-from .crafter.env import observation_space
+from .crafter.spaces import observation_space
 from .crafter.reference import ACTIONS
 from .crafter.symbols import symbols
 from .cycle.folder import create_run

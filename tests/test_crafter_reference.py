@@ -99,7 +99,7 @@ def test_trajectories_of_the_unmodified_package():
     "Equal to the last bit, until the first pick from a set (which not even the package repeats)."
     steps = 0
     for seed in range(12):
-        stock, ours, actions = Watched(seed=seed), CrafterEnv(), np.random.RandomState(seed)
+        stock, ours, actions = Watched(seed=seed), CrafterEnv(engine="reference"), np.random.RandomState(seed)
         assert stock.reset().tobytes() == ours.reset(seed=seed)[0].tobytes()
         while not stock.picked and steps < 3000:
             assert_same_state(stock, ours._game)
@@ -116,7 +116,7 @@ def test_trajectories_of_the_unmodified_package():
 @pytest.mark.parametrize("seed", range(4))
 def test_trajectories_with_ordered_chunks(seed):
     "Through days and nights with a full bag, so that everything happens: crafting, fights, arrows, sleep, farming."
-    stock, ours, actions = crafter.Env(seed=seed), CrafterEnv(), np.random.RandomState(seed)
+    stock, ours, actions = crafter.Env(seed=seed), CrafterEnv(engine="reference"), np.random.RandomState(seed)
     stock._world.__class__ = OrderedChunks
     assert stock.reset().tobytes() == ours.reset(seed=seed)[0].tobytes()
     achieved = set()
@@ -136,7 +136,7 @@ def test_trajectories_with_ordered_chunks(seed):
 
 
 def test_the_step_limit_is_the_stock_one():
-    stock, ours = crafter.Env(seed=3, length=5), CrafterEnv(length=5)
+    stock, ours = crafter.Env(seed=3, length=5), CrafterEnv(length=5, engine="reference")
     stock.reset(), ours.reset(seed=3)
     done = [stock.step(0)[2] for _ in range(5)]
     ends = [ours.step(0)[2:4] for _ in range(5)]
@@ -148,7 +148,7 @@ def test_the_step_limit_is_the_stock_one():
 def test_symbols_agree_with_the_semantic_map():
     "What the symbols say is what the package's own semantic map and inventory say, also at the edge of the map."
     kinds = {"player": 13, "cow": 14, "zombie": 15, "skeleton": 16, "arrow": 17, "plant": 18}
-    env = CrafterEnv(obs="symbols")
+    env = CrafterEnv(obs="symbols", engine="reference")
     actions = np.random.RandomState(0)
     obs, info = env.reset(seed=1)
     for step in range(400):
@@ -175,7 +175,7 @@ def test_symbols_agree_with_the_semantic_map():
 
 
 def test_symbols_name_facing_arrows_plants_and_sleep():
-    env = CrafterEnv(obs="symbols")
+    env = CrafterEnv(obs="symbols", engine="reference")
     env.reset(seed=0)
     game, player = env._game, env._game._player
     for action, name in ((1, "left"), (2, "right"), (3, "up"), (4, "down")):
@@ -213,7 +213,7 @@ assert ("gym" in sys.modules) == before and "crafter" not in sys.modules and "to
 digest = hashlib.sha256()
 actions = np.random.RandomState(0)
 for seed in range(2):
-    env = CrafterEnv()
+    env = CrafterEnv(engine="reference")
     digest.update(env.reset(seed=seed)[0].tobytes())
     for _ in range(160):
         obs, reward, terminated, truncated, info = env.step(int(actions.randint(17)))

@@ -369,3 +369,9 @@ class Game(_Rules):
             return self.render((size, size))
         finally:
             self._world.random.set_state(before)
+
+    def info(self) -> dict[str, Any]:
+        "What the package tells beside each step, but the reward."
+        player = self._player
+        return {"inventory": player.inventory.copy(), "achievements": player.achievements.copy(),
+                "discount": float(player.health > 0), "semantic": self._sem_view(), "player_pos": player.pos.copy()}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from .env import OBSERVATIONS, check_settings
+from .spaces import OBSERVATIONS, check_settings
 from .reference import ACTIONS, AREA, LENGTH, MATERIALS, OBJECTIVES, Game
 from .vector import CrafterVectorEnv
 from .warnings import warnings_of

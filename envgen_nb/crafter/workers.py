@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from .env import observation_space
+from .spaces import observation_space
 from .reference import ACTIONS, ITEMS, OBJECTIVES, Game
 from .symbols import write_symbols
 from .world import Meaning

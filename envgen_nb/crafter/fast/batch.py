@@ -21,7 +21,7 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
-from ..env import observation_space
+from ..spaces import observation_space
 from .compile import FOLDER, compiled, inner, merged
 from .dynamics import advance, lights
 from .noise import middle, stamps, workshop

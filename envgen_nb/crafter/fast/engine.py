@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ..env import observation_space
+from ..spaces import observation_space
 from .batch import ADVANCE, BEGIN, LOOK, NEW_WORLD, SKIP, Batch, Limits, prepare
 from .parity import broken, compact, game_of
 from .state import GAME, HEALTH
-from ..reference import LENGTH
+from ..reference import ITEMS, LENGTH, OBJECTIVES
 from ..workers import Plan, check_same, seal, unseal
 from ..world import CrafterWorld, Meaning, meaning
 
@@ -162,7 +162,7 @@ _COMMANDS = {"reset": _reset, "step": _step_all, "save": _save, "load": _load,
 
 # %% ../../../nbs/17k_crafter.fast.engine.ipynb #3b29846b
 class FastGame:
-    "One game with the face of the reference's `Game`: for previews and for tests."
+    "One game with the face of the reference's `Game`."
 
     def __init__(
         self,
@@ -210,3 +210,15 @@ class FastGame:
         self._copy.games[0] = self._batch.games[0]
         self._copy.play(LOOK)
         return {name: part[0].copy() for name, part in self._symbols.items()}
+
+    def glance(self, size: int = 450) -> np.ndarray:
+        "The view of the player for people, (size, size, 3) uint8. It changes nothing."
+        return game_of(self.record, self.numbers).glance(size)
+
+    def info(self) -> dict[str, Any]:
+        "What the package tells beside each step, but the reward."
+        record = self.record
+        return {"inventory": dict(zip(ITEMS, record["inventory"].tolist(), strict=True)),
+                "achievements": dict(zip(OBJECTIVES, record["achievements"].tolist(), strict=True)),
+                "discount": float(record["inventory"][HEALTH] > 0), "semantic": semantic(self._batch.games)[0],
+                "player_pos": np.array([record["x"][1], record["y"][1]], np.int64)}
