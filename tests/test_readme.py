@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from envgen_nb.cli import build_parser
 from envgen_nb.cycle.folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
@@ -111,8 +112,13 @@ def test_the_programs_run(block):
 
 
 def test_every_command_is_documented():
-    shown = {shlex.split(c)[1] for c in COMMANDS if c.startswith("envgen")}
-    assert shown == {"check", "run", "resume", "prompt", "worlds", "play", "report"}
+    """Each command of `envgen --help` says what it and its options are for, and the README shows it, and no other."""
+    commands = next(action for action in build_parser()._actions if hasattr(action, "_choices_actions"))
+    said = {choice.dest: choice.help for choice in commands._choices_actions}
+    assert set(said) == set(commands.choices) and all(said.values())
+    for parser in commands.choices.values():
+        assert all(action.help for action in parser._actions), parser.prog
+    assert set(re.findall(r"(?m)(?:`|^|bin/)envgen ([a-z]+)", README)) == set(said)
     assert "make lab" in README and "pip install -e ." in README
 
 
