@@ -70,8 +70,7 @@ def write_report(
 ) -> Path:
     "A self-contained HTML report of a run: it loads nothing from anywhere."
     path = Path(path or run.path / "report.html")
-    draw = (success_figure, heatmap_figure, score_figure, learning_figure) if run.evaluations() else ()
-    figures = [make(run) for make in draw]
+    figures = [make(run) for make in (success_figure, heatmap_figure, score_figure, learning_figure)]
     drawn = [figure.to_html(full_html=False, include_plotlyjs=(k == 0)) for k, figure in enumerate(figures)]
     usage = run.usage()
     state = "" if run.finished() else "<p><b>This run is not finished.</b></p>"

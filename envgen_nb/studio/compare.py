@@ -21,7 +21,9 @@ from PIL import Image
 
 from ..cycle.folder import RunFolder, origins
 from ..designer.reply import unmarked
-from .figures import BEFORE_EDIT, heatmap_figure, scores, training_score
+from envgen_nb.studio.figures import (
+    BEFORE_EDIT, by_rate, dots, few_colours, heatmap_figure, say_empty, scores, training_score,
+)
 from .look import bind, button, column, columns, fold, heading, note, row, table
 from .progress import duration
 from .run import Session
@@ -44,11 +46,11 @@ def binned_returns(
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    "The mean, and half the width of its 95% interval; NaN where there is nothing, 0 width for a single value."
+    "The mean, and half the width of its 95% interval; NaN where there is none: of nothing, and of a single value."
     values = np.asarray(values, float)
     if len(values) == 0:
         return np.nan, np.nan
-    return float(values.mean()), float(1.96 * values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
+    return float(values.mean()), float(1.96 * values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.nan
 
 # %% ../../nbs/65_studio.compare.ipynb #946ea075
 def groups(runs: Sequence[RunFolder], together: bool) -> dict[str, list[RunFolder]]:
@@ -70,7 +72,7 @@ _DASHES = ("solid", "dot", "dash", "dashdot")
 
 def _band(x: np.ndarray, mean: np.ndarray, half: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     "The outline of a band, once around each stretch without a gap."
-    there, xs, ys = ~np.isnan(mean), [], []
+    there, xs, ys = ~np.isnan(half), [], []
     for part in np.split(np.arange(len(x)), np.flatnonzero(np.diff(there.astype(int))) + 1):
         if len(part) and there[part[0]]:
             xs += [x[part], x[part][::-1], [np.nan]]
@@ -78,12 +80,18 @@ def _band(x: np.ndarray, mean: np.ndarray, half: np.ndarray) -> tuple[np.ndarray
     return (np.concatenate(xs), np.concatenate(ys)) if xs else (np.empty(0), np.empty(0))
 
 
+def _edges(runs: Sequence[RunFolder], stretches: int) -> np.ndarray:
+    "Where the stretches of steps begin and end: at most so many, and none shorter than a rollout."
+    last = max((record["step"] for run in runs for part in run.parts for record in run.metrics(part)[-1:]), default=0)
+    rollout = max((run.settings.preset.batch for run in runs), default=1)
+    return np.linspace(0, last + 1, max(1, min(stretches, last // rollout)) + 1)
+
+
 def learning_comparison(runs: Sequence[RunFolder], together: bool = False, stretches: int = 40) -> go.Figure:
     "Learning curves of several runs, each with its interval."
-    ends = [record["step"] for run in runs for part in run.parts for record in run.metrics(part)[-1:]]
-    edges = np.linspace(0, max(ends, default=1) + 1, stretches + 1)
+    edges, lines = _edges(runs, stretches), groups(runs, together)
     middle, figure = (edges[:-1] + edges[1:]) / 2, go.Figure()
-    for k, (name, members) in enumerate(groups(runs, together).items()):
+    for k, (name, members) in enumerate(lines.items()):
         binned = [binned_returns(run, edges) for run in members]
         if len(members) > 1:                                 # a run counts once, however many episodes it had
             binned = [[[one.mean() for one in stretch if len(one)] for stretch in zip(*binned, strict=True)]]
@@ -92,14 +100,23 @@ def learning_comparison(runs: Sequence[RunFolder], together: bool = False, stret
         colour, (x, y) = _COLOURS[k % len(_COLOURS)], _band(middle, mean, half)
         figure.add_trace(go.Scatter(x=x, y=y, hoverinfo="skip", showlegend=False, fill="toself", line=dict(width=0),
                                     mode="lines", fillcolor=f"rgba({colour},0.18)"))
-        figure.add_trace(go.Scatter(x=middle, y=mean, mode="lines", name=name, connectgaps=False,
+        lone = dots(mean)                                    # a band around one point is none: it gets a bar
+        figure.add_trace(go.Scatter(x=middle, y=mean, mode="lines+markers", name=name, marker=dict(size=lone),
+                                    error_y=dict(array=np.where(lone > 0, half, np.nan), thickness=1),
                                     line=dict(color=f"rgb({colour})", dash=_DASHES[k % len(_DASHES)])))
-    if all(np.isnan(trace.y).all() for trace in figure.data):
-        figure.add_annotation(text="No training episode in the original game has ended yet.", showarrow=False,
-                              xref="paper", yref="paper", x=0.5, y=0.5)
-    figure.update_xaxes(title="environment steps")
+    figure.update_xaxes(title=f"environment steps<br><sup>{_over(lines)}</sup>", rangemode="tozero")
     figure.update_yaxes(title="mean return, original game")
-    return plain(figure.update_layout(title="Learning in the original game, with 95% intervals", height=380))
+    figure = plain(figure.update_layout(title="Learning in the original game", height=380))
+    if all(np.isnan(trace.y).all() for trace in figure.data):
+        return say_empty(figure, "No training episode in the original game has ended yet.")
+    return figure
+
+
+def _over(lines: dict[str, list[RunFolder]]) -> str:
+    "What the intervals of a figure are over."
+    counts = sorted({len(members) for members in lines.values()})
+    told = ["the episodes of one run"] * (counts[:1] == [1]) + [f"{n} runs (seeds)" for n in counts if n > 1]
+    return f"95% intervals of the mean over {', or over '.join(told)}" if told else ""
 
 # %% ../../nbs/65_studio.compare.ipynb #4e76d193
 def plain(figure: go.Figure) -> go.Figure:
@@ -119,7 +136,7 @@ def _strip(path: Path, width: int, changed: float) -> str:
     picture = Image.open(path).convert("RGB")
     picture.thumbnail((width, width * 2))
     buffer = io.BytesIO()
-    picture.quantize(128).save(buffer, "PNG")
+    few_colours(picture, kmeans=1).save(buffer, "PNG")
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
@@ -195,7 +212,9 @@ def compare_view(session: Session) -> widgets.Widget:
 def _drawn(runs: Sequence[RunFolder], together: bool) -> list[widgets.Widget]:
     "Curves, a heat map for each run, and the worlds."
     found: list[widgets.Widget] = [figure_view(learning_comparison(runs, together))]
-    maps = [(run, heatmap_figure(run)) for run in runs if run.evaluations()]
+    games = {run.settings.simulator: by_rate([one for one in runs if one.settings.simulator == run.settings.simulator])
+             for run in runs}                                # all maps of a game have their rows in one order
+    maps = [(run, heatmap_figure(run, games[run.settings.simulator])) for run in runs]
     found.append(columns(*(column(heading(run.path.name), figure_view(plain(figure))) for run, figure in maps)))
     for run in runs:
         found += [heading(f"Worlds of {run.path.name}"), widgets.HTML(f'<div class="envgen">{strip_html(run)}</div>')]

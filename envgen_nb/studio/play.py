@@ -18,6 +18,7 @@ from PIL import Image
 from traitlets import Bool, Bytes, Int, List, Unicode
 
 from ..agent.ppo import Agent
+from .figures import few_colours
 from ..world import Simulator, World
 
 # %% ../../nbs/66_studio.play.ipynb #9e8dcebe
@@ -68,6 +69,7 @@ def animate(
     if kind not in ("webp", "gif"):
         raise ValueError(f"a clip is a webp or a gif, not {kind!r}")
     images = [Image.fromarray(frame).reduce(shrink) for frame in frames]
+    images = [few_colours(image) for image in images] if kind == "gif" else images
     how = {"lossless": True, "method": 0} if kind == "webp" else {}
     buffer = io.BytesIO()
     images[0].save(buffer, kind.upper(), save_all=True, append_images=images[1:], loop=0, duration=1000 // fps, **how)

@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import ipywidgets as widgets
 import numpy as np
@@ -22,7 +23,7 @@ from plotly.subplots import make_subplots
 
 from ..cycle.folder import RunFolder
 from ..cycle.runs import list_runs
-from .figures import changes
+from .figures import changes, dots
 from .look import bind, button, column, error_view, heading, listen, note, row, table
 from .progress import duration
 from .run import Point, Session, objection
@@ -111,7 +112,9 @@ def status_view(session: Session) -> widgets.Widget:
 _COLOURS = ("#1f77b4", "#d95f02", "#2ca02c", "#c51b7d", "#8c6d31", "#17a2b8", "#7b5ea7", "#999933")
 _DASHES = {"solid": "", "dot": "2 4", "dash": "9 5", "dashdot": "9 4 2 4"}     # what plotly says, and SVG
 _GREY = "#7f7f7f"    # readable on white and on black
-_TITLES = ("Mean return of the training episodes", "Success rates of the last 100 training episodes (%)")
+_TITLES = ("Mean return of the training episodes",
+           "Success rates of the last 100 training episodes in the original game (%)")
+_NOTHING = ("No training episode has ended yet.", "No training episode in the original game has ended yet.")
 _PLACES = {"original game": "original", "designed worlds": "worlds"}           # as people say it, and `Point.phase`
 
 
@@ -128,13 +131,16 @@ def thin(points: Sequence[Point], most: int = 300) -> list[Point]:
 
 
 def lines(points: Sequence[Point], objectives: int) -> np.ndarray:
-    "The values of all lines, (2 + objectives, points): nan where the agent was elsewhere or no episode had ended."
-    values, phases = np.full((2 + objectives, len(points)), np.nan), list(_PLACES.values())
+    """The values of all lines, (2 + objectives, points): nan where the agent was elsewhere or no episode had ended.
+
+    Success rates are those of the original game: while the agent is in designed worlds they stay as they were."""
+    values, phases, latest = np.full((2 + objectives, len(points)), np.nan), list(_PLACES.values()), np.nan
     for k, point in enumerate(points):
         if point.episode_return is not None:
             values[phases.index(point.phase), k] = point.episode_return
-        if point.rates:
-            values[2:, k] = point.rates
+        if point.rates and point.phase == "original":
+            latest = point.rates
+        values[2:, k] = latest
     return values
 
 # %% ../../nbs/64_studio.step.ipynb #4315fbd9
@@ -143,10 +149,9 @@ def curves_figure(objectives: Sequence[str]) -> go.Figure:
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.09, row_heights=[0.4, 0.6],
                            subplot_titles=_TITLES)
     for k, name in enumerate(_PLACES):
-        figure.add_trace(go.Scatter(x=[], y=[], mode="lines", name=name, connectgaps=False, line=line_style(k)),
-                         row=1, col=1)
+        figure.add_trace(go.Scatter(x=[], y=[], mode="lines+markers", name=name, line=line_style(k)), row=1, col=1)
     for k, name in enumerate(objectives):
-        figure.add_trace(go.Scatter(x=[], y=[], mode="lines", name=name, line=line_style(k), legend="legend2",
+        figure.add_trace(go.Scatter(x=[], y=[], mode="lines+markers", name=name, line=line_style(k), legend="legend2",
                                     hovertemplate=f"{name}: %{{y:.0f}}%<extra></extra>"), row=2, col=1)
     legend = dict(font=dict(size=11), orientation="h", x=0, bgcolor="rgba(0,0,0,0)")
     figure.update_layout(
@@ -162,10 +167,14 @@ def curves_figure(objectives: Sequence[str]) -> go.Figure:
 
 def fill_curves(figure: go.Figure, points: Sequence[Point]) -> None:
     "Put numbers into the figure."
-    steps = np.array([point.step for point in points], float)
-    with figure.batch_update():
-        for trace, values in zip(figure.data, lines(points, len(figure.data) - 2), strict=True):
-            trace.x, trace.y = steps, values
+    steps, values = np.array([point.step for point in points], float), lines(points, len(figure.data) - 2)
+    for trace, y in zip(figure.data, values, strict=True):
+        trace.x, trace.y, trace.marker.size = steps, y, dots(y)
+    for panel, (seen, text) in enumerate(zip((values[:2], values[2:]), _NOTHING, strict=True), start=1):
+        if not np.isfinite(seen).any():
+            figure.update_xaxes(visible=False, row=panel).update_yaxes(visible=False, row=panel)
+            figure.add_annotation(text=text, showarrow=False, row=panel, col=1, x=0.5, y=0.5, xref="x domain",
+                                  yref="y domain")
 
 # %% ../../nbs/64_studio.step.ipynb #86d6f925
 def _path(x: np.ndarray, y: np.ndarray) -> str:
@@ -183,17 +192,27 @@ def _stroke(k: int) -> str:
     return f'fill="none" stroke="{line["color"]}" stroke-width="2" stroke-dasharray="{_DASHES[line["dash"]]}"'
 
 
-def _panel(title: str, names: Sequence[str], steps: np.ndarray, values: np.ndarray, unit: str, height: int) -> str:
-    "One of the two drawings: values (lines, points) over steps."
+def _line(k: int, x: np.ndarray, y: np.ndarray) -> str:
+    "The k-th line of a panel, and a dot for each point that no line leads to."
+    lone = "".join(f"M{a:.0f} {b:.1f}h0" for a, b in zip(x[dots(y) > 0], y[dots(y) > 0], strict=True))
+    still = 'vector-effect="non-scaling-stroke"'
+    dot = f'<path d="{lone}" stroke="{line_style(k)["color"]}" stroke-width="7" stroke-linecap="round" {still}/>'
+    return f'<path d="{_path(x, y)}" {_stroke(k)} {still}/>' + dot * bool(lone)
+
+
+def _panel(title: str, names: Sequence[str], steps: np.ndarray, values: np.ndarray, unit: str, height: int,
+           nothing: str) -> str:
+    "One of the two drawings: values (lines, points) over steps; a sentence, as long as there are none."
     seen = values[np.isfinite(values)]
+    if not len(seen):
+        return f"<b>{title}</b>{note(nothing, 'envgen-quiet')}"
     low, high = (0.0, 100.0) if unit else (min([0.0, *seen]), max([1.0, *seen]))
     last, digits = steps[-1] if len(steps) else 1, 0 if unit else 1
     grid = "".join(f"M0 {y}L1000 {y}" for y in ((25, 50, 75) if unit else (100 * high / (high - low),)))
     paths = f'<path d="{grid}" stroke="{_GREY}" stroke-opacity="0.3" vector-effect="non-scaling-stroke"/>'
     legend = ""
     for k, (name, y) in enumerate(zip(names, values, strict=True)):
-        paths += (f'<path d="{_path(1000 * steps / last, 100 * (high - y) / (high - low))}" {_stroke(k)} '
-                  'vector-effect="non-scaling-stroke"/>')
+        paths += _line(k, 1000 * steps / last, 100 * (high - y) / (high - low))
         now = f" {y[-1]:.{digits}f}{unit}" if np.isfinite(y[-1:]).any() else ""
         legend += (f'<span><svg width="26" height="10"><path d="M0 5L26 5" {_stroke(k)}/></svg>'
                    f'{html.escape(name)}{now}</span>')
@@ -206,8 +225,9 @@ def _panel(title: str, names: Sequence[str], steps: np.ndarray, values: np.ndarr
 def curves_svg(objectives: Sequence[str], points: Sequence[Point]) -> str:
     "The same curves as a drawing, with the latest value of each line."
     steps, values = np.array([point.step for point in points], float), lines(points, len(objectives))
-    return (f'<div class="envgen envgen-curves">{_panel(_TITLES[0], list(_PLACES), steps, values[:2], "", 210)}'
-            f'{_panel(_TITLES[1], objectives, steps, values[2:], "%", 320)}</div>')
+    returns = _panel(_TITLES[0], list(_PLACES), steps, values[:2], "", 210, _NOTHING[0])
+    rates = _panel(_TITLES[1], objectives, steps, values[2:], "%", 320, _NOTHING[1])
+    return f'<div class="envgen envgen-curves">{returns}{rates}</div>'
 
 # %% ../../nbs/64_studio.step.ipynb #33abba3b
 def now_and_then(session: Session, draw: Callable[[], None], every: float) -> None:
@@ -266,7 +286,7 @@ def aimed_at(
 def objectives_html(
     run: RunFolder,
     since: int = 0,                     # 0: compare with the untrained agent; -2: with the measurement before
-    training: dict[str, float] | None = None,   # objective → % in training now
+    training: dict[str, Any] | None = None,     # the record of the latest Training event, while there is training
 ) -> str:
     "Every objective's success rate before and after, sorted by what changed, with what the designer aimed at."
     found = changes(run, since)
@@ -274,11 +294,13 @@ def objectives_html(
         return note("Nothing has been measured yet.", "envgen-quiet")
     parts = [part for part in run.parts if run.purposes(part)]
     named = set().union(*(aimed_at(run, part) for part in (parts if since == 0 else parts[-1:])))
+    rates = (training or {}).get("success", {})
+    where = next((name for name, phase in _PLACES.items() if rates and phase == training["phase"]), "")
     signs = {1.0: "▲", -1.0: "▼", 0.0: "="}
     rows = [("◆ aimed at" if c.objective in named else "", c.objective, f"{c.before[0]:.0f}% ± {c.before[1]:.0f}",
              f"{c.after[0]:.0f}% ± {c.after[1]:.0f}", f"{c.gain:+.0f} {signs[float(np.sign(c.gain))]}",
-             *([] if not training else [f"{training.get(c.objective, 0):.0f}%"])) for c in found]
-    header = ["designer", "objective", "before", "after", "change", *(["in training"] if training else [])]
+             *([f"{rates[c.objective]:.0f}%"] if rates else [])) for c in found]
+    header = ["designer", "objective", "before", "after", "change", *([f"in training, {where}"] if rates else [])]
     return table(header, rows, numbers=(2, 3, 4, 5))
 
 # %% ../../nbs/64_studio.step.ipynb #54ae704a
@@ -291,7 +313,7 @@ def objectives_view(session: Session) -> widgets.Widget:
 
     def draw(_: object = None) -> None:
         inside = "" if session.run is None else objectives_html(
-            session.run, since.value, session.training.get("success") if session.busy else None)
+            session.run, since.value, session.training if session.busy else None)
         shown.value = f'<div class="envgen" style="overflow-x:auto">{inside}</div>'
 
     listen(since, draw, session)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
+import numpy as np
 from IPython import get_ipython
 from IPython.display import HTML, display
 from PIL import Image, ImageDraw
@@ -25,38 +26,53 @@ from ..cycle.folder import RunFolder, designed
 from ..cycle.runs import load_agent, open_run
 from ..designer.reply import Design
 from .compare import compare_view, strip_html
+from .figures import dots
 from .look import STYLE, bind, column, listen, note, row
 from .play import Keys
 from .prompt import Editor, apply, latest_facts, new_settings, prompt_view, show_run
 from .reply import coming_view, manual_view, reply_view
 from .run import Point, Session, guarding
-from .step import buttons_view, objectives_html, runs_view, status_html, status_view, step_view, thin
+from envgen_nb.studio.step import (
+    buttons_view, line_style, lines, objectives_html, runs_view, status_html, status_view, step_view, thin,
+)
 from .worlds import Worlds, worlds_view
 from ..world import counted, get_simulator
 
 # %% ../../nbs/69_studio.studio.ipynb #f1279c21
 def curve_png(points: Sequence[Point], width: int = 640, height: int = 220) -> bytes:
-    "The learning curve as a picture: dark, the original game; light, the designed worlds."
-    image = Image.new("RGB", (width, height), "white")
-    draw, points = ImageDraw.Draw(image), [p for p in thin(points) if p.episode_return is not None]
+    "The learning curve as a picture: blue, the original game; orange, the designed worlds."
+    image, points = Image.new("RGB", (width, height), "white"), thin(points)
+    draw, values = ImageDraw.Draw(image), lines([point._replace(rates=()) for point in points], 0)
+    seen = values[np.isfinite(values)]
     left, right, top, bottom = 46, width - 10, 26, height - 24
     draw.text((left, 4), "mean return of the training episodes (blue: original game, orange: designed worlds)",
               fill="black", font_size=12)
-    draw.line([(left, top), (left, bottom), (right, bottom)], fill="grey")
-    if points:
-        last, returns = max(p.step for p in points), [p.episode_return for p in points]
-        low, high = min(0.0, *returns), max(1.0, *returns)
+    if len(seen):
+        last, low, high = max(p.step for p in points), min(0.0, *seen), max(1.0, *seen)
+        draw.line([(left, top), (left, bottom), (right, bottom)], fill="grey")
         draw.text((left - 40, top - 4), f"{high:.1f}", fill="black", font_size=12)
         draw.text((left - 40, bottom - 10), f"{low:.1f}", fill="black", font_size=12)
         draw.text((right - 110, bottom + 4), counted(last, "step"), fill="black", font_size=12)
-        places = [(left + (right - left) * p.step / last,
-                   bottom - (bottom - top) * (p.episode_return - low) / (high - low)) for p in points]
-        for k in range(1, len(points)):
-            draw.line([places[k - 1], places[k]], width=2,
-                      fill="#1f77b4" if points[k].phase == "original" else "#d95f02")
+        x = left + (right - left) * np.array([p.step for p in points]) / last
+        for k, y in enumerate(bottom - (bottom - top) * (values - low) / (high - low)):
+            _draw_line(draw, x, y, line_style(k)["color"])
+    else:
+        draw.text((width / 2, height / 2), "No training episode has ended yet.", fill="black", font_size=14,
+                  anchor="mm")
     buffer = io.BytesIO()
-    image.quantize(32).save(buffer, "PNG")
+    image.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
+
+
+def _draw_line(draw: ImageDraw.ImageDraw, x: np.ndarray, y: np.ndarray, colour: str) -> None:
+    "A line with gaps where y is nan, and a dot for each point that no line leads to."
+    places = list(zip(x.tolist(), y.tolist(), strict=True))
+    for a, b in zip(places, places[1:], strict=False):
+        if np.isfinite([*a, *b]).all():
+            draw.line([a, b], width=2, fill=colour)
+    for (a, b), size in zip(places, dots(y), strict=True):
+        if size:
+            draw.ellipse((a - 3, b - 3, a + 3, b + 3), fill=colour)
 
 
 def still_html(session: Session) -> str:
