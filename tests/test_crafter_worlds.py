@@ -12,6 +12,7 @@ import opensimplex
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from envgen_nb.cli import main
 from envgen_nb.crafter.reference import ACTIONS, AREA, MATERIALS, OBJECTIVES, Game
@@ -19,6 +20,7 @@ from envgen_nb.crafter.simulator import Crafter
 from envgen_nb.crafter.symbols import symbols, symbols_space
 from envgen_nb.crafter.warnings import materials_of
 from envgen_nb.crafter.world import CrafterWorld, ExtendedCrafterWorld, Meaning, meaning
+from envgen_nb.studio.figures import few_colours
 from envgen_nb.world import check_world, load_worlds, parameters, save_worlds
 
 BIOMES = ("grassland", "beaches", "mountain", "natural")
@@ -498,3 +500,12 @@ def test_the_command_line_warns_and_goes_on(tmp_path, capsys):
     warned = [line for line in capsys.readouterr().out.splitlines() if "warning" in line]
     assert warned == ["    warning: environment_settings.iron_rarity: a beaches world has no mountains, and iron is "
                       "found only there"]
+
+
+def test_a_small_picture_keeps_its_rare_colours():
+    "The largest error of a colour, of 255: hearts are few pixels of a map, and 128 colours turned them orange (123)."
+    picture = Image.fromarray(Crafter().preview(None, 0))
+    picture.thumbnail((420, 840))
+    small = np.asarray(few_colours(picture, kmeans=1).convert("RGB")).astype(int)
+    assert np.abs(small - np.asarray(picture)).max() < 40
+    assert np.abs(np.asarray(picture.quantize(128).convert("RGB")).astype(int) - np.asarray(picture)).max() > 80
