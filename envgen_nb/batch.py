@@ -12,6 +12,7 @@ import contextlib
 import html
 import json
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -180,6 +181,10 @@ def _kernel() -> Iterator[AsyncKernelManager]:
                                     connection_file=str(private / "kernel.json"))       # the sockets lie beside it
         try:
             yield kernel
+        except KeyboardInterrupt:                          # politely it takes seconds, and the run loses no more so
+            if kernel.has_kernel:
+                run_sync(kernel.signal_kernel)(signal.SIGKILL)
+            raise
         finally:
             if kernel.has_kernel:
                 run_sync(kernel.shutdown_kernel)()
