@@ -44,7 +44,8 @@ def _conversation_html(run: RunFolder) -> str:
     "Prompts and replies as they were, to be unfolded; shown as text."
     blocks = []
     for part in run.parts:
-        for name in ("prompt.md", "rejected-1.md", "complaints-1.md", "rejected-2.md", "complaints-2.md", "reply.md"):
+        sent_back = [f"{what}-{k + 1}.md" for k in range(len(run.rejected(part))) for what in ("rejected", "complaints")]
+        for name in ("prompt.md", *sent_back, "reply.md"):
             text = run.text(part, name)
             if text is not None:
                 blocks.append(f"<details><summary>{part}: {name}</summary><pre>{html.escape(text)}</pre></details>")

@@ -100,9 +100,9 @@ class Progress:
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """No letters."""
-        if report.when == "call" and report.passed:
-            return "passed", "", ""
-        return ("skipped", "", "") if report.skipped and not hasattr(report, "wasxfail") else None
+        if report.when == "call" or not report.passed:
+            return report.outcome, "", ""
+        return "", "", ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         name = report.nodeid.partition("::")[0]
