@@ -100,7 +100,7 @@ def test_command(command, run, tmp_path):
             assert Path(word).stat().st_size > 1000
 
 
-SMALLER = {"num_envs=64": "num_envs=8", "10_000": "400", "100_000": "4096"}
+SMALLER = {"num_envs=64": "num_envs=8", "10_000": "300", "100_000": "2048"}
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.S), ids=["a loop", "stable-baselines3"])
