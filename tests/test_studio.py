@@ -1,6 +1,7 @@
 """The studio without a browser: its state is driven as its buttons drive it."""
 import base64
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -15,15 +16,18 @@ from chat_server import ChatServer, answer, slow, status
 from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.folder import RunFolder, create_run
-from envgen_nb.cycle.run import run_cycles
+from envgen_nb.cycle.run import run_cycles, worked
+from envgen_nb.cycle.runs import newest_run, open_run
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.reply import Design
+from envgen_nb.files import hold_folder, read_jsonl
 from envgen_nb.studio.compare import strip_html
 from envgen_nb.studio.figures import BEFORE_EDIT, worlds_html
 from envgen_nb.studio.prompt import Editor, apply, show_run
+from envgen_nb.studio.reply import manual_view
 from envgen_nb.studio.run import Session, history
-from envgen_nb.studio.step import curves_view
-from envgen_nb.studio.studio import Studio, still_html
+from envgen_nb.studio.step import curves_view, status_html
+from envgen_nb.studio.studio import Studio, WorldsTab, still_html
 from envgen_nb.studio.worlds import gallery_html
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=8_192, evaluation_runs=2,
@@ -296,6 +300,145 @@ def test_the_curves_are_those_of_the_run_that_is_open(tmp_path, whole):
             figure = view.children[0].outputs[0]["data"]["application/vnd.plotly.v1+json"]
             shown = figure["data"][0]["x"]
             assert np.frombuffer(base64.b64decode(shown["bdata"]), shown["dtype"]).tolist() == steps and steps
+
+
+def test_a_notebook_that_is_run_again_goes_on_with_the_newest_run(tmp_path, monkeypatch):
+    """If nobody works on it; what its parameters say otherwise is asked, and papermill has a new run each time."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "broken").mkdir(parents=True)
+    (tmp_path / "runs" / "broken" / "run.json").write_text("{")
+    first = open_run("", again=True, **SMALL)
+    second = open_run("", **SMALL)                                       # as papermill does
+    os.utime(first.path / "run.json", (1, 1))
+    assert first.path != second.path and open_run("", again=True, **SMALL).path == second.path
+    with hold_folder(second.path):
+        assert open_run("", again=True, **SMALL).path == first.path
+        with hold_folder(first.path):
+            assert open_run("", again=True, **SMALL).path not in (first.path, second.path)
+    assert open_run(tmp_path / "mine", again=True, **SMALL).path == tmp_path / "mine"      # a folder is a folder
+    assert newest_run("heist") is None
+
+
+def test_a_run_with_other_settings_than_the_notebook_is_asked_about(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = create_run(make_settings(**SMALL), tmp_path / "runs" / "yesterday")
+    asking = Studio(run, **SMALL | {"seed": 6, "num_worlds": None}).view.children[1].children[1]
+    assert Studio(run, **SMALL).session.wanted is None and asking.layout.display == ""
+    table, presses = asking.children[0].value, asking.children[1].children
+    for text in ("yesterday", "<td>seed</td><td>5</td><td>6</td>", "<td>num_worlds</td><td>2</td><td>4</td>"):
+        assert text in table, text
+    assert "cycle_steps" not in table
+    presses[0].click()                                                   # go on with it
+    assert asking.layout.display == "none" and list((tmp_path / "runs").iterdir()) == [run.path]
+    studio = Studio(run, **SMALL | {"seed": 6})
+    studio.view.children[1].children[1].children[1].children[1].click()  # a new one
+    assert studio.run.path != run.path and studio.run.settings.seed == 6 and studio.session.wanted is None
+    assert studio.session.error == "" and RunFolder(run.path).settings.seed == 5
+
+
+def test_a_pause_is_no_work_and_the_work_of_all_sessions_is_added_up(tmp_path):
+    session, log = session_in(tmp_path / "run", cycle_steps=49_152), tmp_path / "run" / "events.jsonl"
+
+    def until_it_trains(more: int = 0) -> dict:
+        while not [r for r in read_jsonl(log)[more:] if r["event"] == "Training"]:
+            time.sleep(0.01)
+        return read_jsonl(log)[-1]
+
+    session.all()
+    until_it_trains()
+    session.pause()
+    time.sleep(0.3)                                                      # the step that it was at
+    before, speed = read_jsonl(log)[-1], status_html(session)
+    time.sleep(3)
+    assert "<b>Paused</b>" in speed and speed == status_html(session)
+    session.go_on()
+    while (after := read_jsonl(log)[-1]) == before:
+        time.sleep(0.01)
+    assert after["time"] - before["time"] - (after["worked"] - before["worked"]) > 2.5
+    session.stop()
+    done(session, 20)
+    ended = read_jsonl(log)
+    assert "steps/s" not in status_html(session).partition("The last that happened")[0]
+    time.sleep(2)
+    session.all()
+    resumed = until_it_trains(len(ended))
+    measured = [r["seconds"] for r in ended if r["event"] == "Evaluated"][-1]
+    assert resumed["seconds_left"] >= 2 * measured                       # of two cycles, though measured before
+    done(session)
+    records = read_jsonl(log)
+    assert records[-1]["event"] == "Finished"
+    assert records[-1]["seconds"] == pytest.approx(worked(ended) + records[-1]["worked"], abs=0.2)
+    assert records[-1]["seconds"] < records[-1]["time"] - records[0]["time"] - 4.5
+    assert "of work, all sessions together" in session.said and "<b>Finished</b>" in status_html(session)
+
+
+def test_what_the_studio_says_is_true_in_every_state(tmp_path, whole):
+    """Of what is going on, and of worlds that are not there yet, or never will be."""
+    def told(session: Session) -> tuple[str, str]:
+        tab = WorldsTab(session)
+        tab.turn(True)
+        return status_html(session), tab.told.value
+
+    assert "<b>Finished</b>" in told(Session(whole))[0] and "Waiting" not in told(Session(whole))[0]
+    assert "the designer &#x27;none&#x27; makes none" in told(session_in(tmp_path / "none", designer="none"))[1]
+    plain = session_in(tmp_path / "plain", mixture_ratio=0.0)
+    assert "the original game only" in told(plain)[1]
+    plain.generate()
+    assert "it needs no worlds" in plain.error and not plain.busy
+    session = session_in(tmp_path / "manual", designer="manual")
+    assert "<b>Waiting</b>" in told(session)[0] and "Press Generate" in told(session)[1]
+    session.generate()
+    assert "<b>Working</b>" in told(session)[0] and "Press" not in told(session)[1]
+    while session.asked is None:
+        session.wait(0.1)
+    assert "<b>Your turn</b>" in told(session)[0] and "a reply is awaited" in told(session)[0]
+    assert "the reply is awaited" in told(session)[1]
+    session.stop()
+    done(session, 20)
+    with ChatServer(slow(30, answer(GOOD))) as server:
+        session = session_in(tmp_path / "slow", designer="openai",
+                             designer_options={"model": "m", "base_url": server.url})
+        session.generate()
+        while not server.requests:
+            session.wait(0.1)
+        session.wait(0.5)
+        assert "The worlds are being generated." in told(session)[1]
+        session.stop()
+        done(session, 20)
+
+
+def test_a_wrong_reply_by_hand_stays_with_its_complaints(tmp_path):
+    session = session_in(tmp_path / "run", designer="manual")
+    view = manual_view(session)
+    box, wrong = view.children[3].children
+    session.generate()
+
+    def hand_in(text: str) -> None:
+        before = session.asked
+        while session.asked in (None, before) and session.busy:
+            session.wait(0.1)
+            if session.asked and box.value != text and session.asked == before:
+                box.value = text
+                view.children[4].children[0].click()
+
+    while session.asked is None:
+        session.wait(0.1)
+    twice = BAD.replace('"sapling": 1', '"sapling": 11')
+    hand_in(twice)
+    assert box.value == twice and "50 is not allowed" in wrong.value and "11 is not allowed" in wrong.value
+    other = Session(session.run)                                         # the same after a kernel's end
+    session.stop()
+    done(session, 20)
+    again = manual_view(other)
+    other.generate()
+    while other.asked is None:
+        other.wait(0.1)
+    box, wrong = again.children[3].children
+    assert box.value.strip() == twice.strip() and "50 is not allowed" in wrong.value
+    box.value = GOOD
+    again.children[4].children[0].click()
+    done(other)
+    assert len(other.run.worlds("cycle-1")) == 2 and again.layout.display == "none"
 
 
 def test_what_others_wrote_is_shown_as_text(tmp_path):

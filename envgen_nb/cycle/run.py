@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CHECKPOINT_SECONDS', 'Event', 'Started', 'Prompted', 'Waiting', 'Replied', 'Rejected', 'Accepted', 'Training',
-           'Evaluating', 'Evaluated', 'Finished', 'run_cycles']
+           'Evaluating', 'Evaluated', 'Finished', 'worked', 'run_cycles']
 
 # %% ../../nbs/52_cycle.run.ipynb #e0517d7c
 import contextlib
@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from .settings import RunSettings
 from ..designer.design import Budget, conversation, design
 from ..designer.prompt import first_prompt, load_templates, update_prompt
 from ..designer.provider import Provider, ProviderError, Request, Usage, make_provider
-from ..files import append_jsonl, hold_folder, write_json, write_text
+from ..files import append_jsonl, hold_folder, read_jsonl, write_json, write_text
 from ..world import World
 
 # %% ../../nbs/52_cycle.run.ipynb #6111d069
@@ -136,7 +136,7 @@ class Evaluated(Event):
 @dataclass(frozen=True)
 class Finished(Event):
     "The run is complete."
-    seconds: float            # of this session
+    seconds: float            # of work in all sessions; see `worked`
 
 # %% ../../nbs/52_cycle.run.ipynb #198f4f9f
 CHECKPOINT_SECONDS = 5.0    # a run that is killed, or stopped at once, repeats at most this much, and a rollout
@@ -160,7 +160,9 @@ class _Walk:
     saved_step: int | None = None                 # of the agent in the last checkpoint
     games: dict[str, list[torch.Tensor]] = dataclasses.field(default_factory=dict)   # phase → its sub-environments
     seconds_per_evaluation: float = 0.0
-    waited: float = 0.0                           # seconds that `check` has taken
+    waited: float = 0.0                           # seconds that others have taken: a pause
+    begun: float = dataclasses.field(default_factory=time.monotonic)
+    before: float = 0.0                           # seconds of work in the sessions before this one
 
     @property
     def settings(self) -> RunSettings:
@@ -172,19 +174,44 @@ class _Walk:
 
     def wait(self, event: Waiting) -> None:
         "Tell what the designer waits for; on a terminal, if nobody else is to be told."
-        _told(self.run, event)
+        _told(self, event)
         self.on_wait(event) if self.on_wait else print(f"{event.part}: {event.text}", file=sys.stderr)
 
     def look_up(self) -> None:
         "Let whoever watches the run have a word; they may hold it up, or raise."
         if self.check:
-            start = time.monotonic()
-            self.check()
+            with self.resting():
+                self.check()
+
+    def hear(self, piece: str) -> None:
+        "Pass a piece of the designer's answer on."
+        with self.resting():
+            self.on_text(piece)
+
+    @contextlib.contextmanager
+    def resting(self) -> Iterator[None]:
+        "What is done in here is no work of this run's."
+        start = time.monotonic()
+        try:
+            yield
+        finally:
             self.waited += time.monotonic() - start
 
     def clock(self) -> float:
-        "Seconds of work: a pause is none."
-        return time.monotonic() - self.waited
+        "Seconds of work in this session: a pause is none."
+        return time.monotonic() - self.waited - self.begun
+
+# %% ../../nbs/52_cycle.run.ipynb #3e0fd2ba
+def worked(
+    records: Sequence[dict[str, Any]],   # of events.jsonl
+) -> float:
+    "Seconds of work in a run: all its sessions, without pauses and the time between sessions."
+    sessions = [0.0]
+    for record in records:
+        if record["event"] == "Started":
+            sessions.append(0.0)
+        sessions[-1] = record.get("worked", sessions[-1])
+    return sum(sessions)
 
 # %% ../../nbs/52_cycle.run.ipynb #af24e944
 def _open(run: RunFolder, *listeners: Callable[..., None] | None) -> _Walk:
@@ -203,6 +230,9 @@ def _open(run: RunFolder, *listeners: Callable[..., None] | None) -> _Walk:
         agent.load_state_dict(state["agent"])
     writer = SummaryWriter(run.path / "tensorboard", purge_step=agent.steps or None)
     walk = _Walk(run, provider, preset, agent, writer, _team(run, agent), *listeners, stages(run))
+    told = read_jsonl(run.path / "events.jsonl")
+    walk.before = worked(told)
+    walk.seconds_per_evaluation = ([0.0] + [r["seconds"] for r in told if r["event"] == "Evaluated"])[-1]
     if state:
         walk.stage, walk.rollouts, walk.saved_step = state["stage"], state["rollouts"], agent.steps
         walk.games = state.get("games", {})
@@ -279,7 +309,7 @@ def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
         Waiting(part, number + 1, settings.max_reasks + 1, text)))
     attempts = design(walk.provider, request, max_reasks=settings.max_reasks,
                       budget=Budget(settings.max_calls, settings.max_tokens), spent=run.usage(),
-                      recorded=tuple(recorded), on_text=walk.on_text)
+                      recorded=tuple(recorded), on_text=walk.hear if walk.on_text else None)
     try:
         for number, attempt in enumerate(attempts, start=1):
             if number > len(recorded):
@@ -495,24 +525,30 @@ def run_cycles(
     `FolderInUse` when another process works on the folder; `RunFolderError`, `CheckpointError`, `DesignError`,
     `BudgetError`, `ProviderError` and `OSError` with what to do; after each the folder is as good as before.
     """
-    run, start = RunFolder(path), time.monotonic()
+    run = RunFolder(path)
     with hold_folder(run.path), _torch_as(run.settings):
         walk = _open(run, on_text, check, on_wait)
         try:
-            resumed = bool(run.evaluations())
-            steps = sum(num_rollouts(s.steps, walk.preset) for s in walk.stages)
-            batch = walk.preset.batch
-            yield _told(run, Started(run.path.name, resumed, steps * batch))
-            for event in _road(walk):
-                yield _told(run, event)
-            yield _told(run, Finished(round(time.monotonic() - start, 1)))
+            for event in _whole(walk):
+                _told(walk, event)
+                with walk.resting():
+                    yield event
         finally:
             walk.writer.close()
 
 
-def _told(run: RunFolder, event: Event) -> Event:
+def _whole(walk: _Walk) -> Iterator[Event]:
+    "The road, with its beginning and its end."
+    steps = sum(num_rollouts(stage.steps, walk.preset) for stage in walk.stages) * walk.preset.batch
+    yield Started(walk.run.path.name, bool(walk.run.evaluations()), steps)
+    yield from _road(walk)
+    yield Finished(round(walk.before + walk.clock(), 1))
+
+
+def _told(walk: _Walk, event: Event) -> Event:
     "Log an event before anybody hears of it."
-    append_jsonl(run.path / "events.jsonl", {"time": round(time.time(), 2)} | event.record())
+    append_jsonl(walk.run.path / "events.jsonl", {
+        "time": round(time.time(), 2), "worked": round(walk.clock(), 2)} | event.record())
     return event
 
 # %% ../../nbs/52_cycle.run.ipynb #1c642a54

@@ -70,7 +70,7 @@ def say(record: dict[str, Any]) -> str:
             return (f"{part}: score {record['score']:.1f}%, return {record['episode_return']:.1f} · "
                     f"{best_rates(record['success'])}")
         case "Finished":
-            return f"Finished in {duration(record['seconds'])}"
+            return f"Finished in {duration(record['seconds'])} of work, all sessions together, pauses left out"
     return record["event"]
 
 # %% ../../nbs/61_studio.progress.ipynb #1a351e70

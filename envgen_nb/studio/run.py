@@ -24,7 +24,7 @@ from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode
 from ..cycle.edit import EditError, Position, design_again, designs_worlds, edit_worlds, position
 from ..cycle.folder import PHASES, Recent, RunFolder, in_phase
 from ..cycle.run import Accepted, Evaluated, Evaluating, Event, Training, run_cycles
-from ..cycle.runs import new_run
+from ..cycle.runs import different, new_run
 from ..cycle.settings import RunSettings
 from ..designer.design import BudgetError, DesignError
 from ..designer.manual import unanswered
@@ -166,6 +166,8 @@ def objection(run: RunFolder | None, where: Position | None, action: str) -> str
     if action == "generate":
         if not designs_worlds(run):
             return f"the designer {run.settings.designer!r} makes no worlds: choose another one, or train"
+        if not run.settings.llm_steps:
+            return "this run trains in the original game only (mixture_ratio is 0), so it needs no worlds"
         if where.part == "final" or (where.part == run.parts[-1] and where.step == "evaluate"):
             return "all cycles of this run are designed; what is left is to train and to measure"
         if where.step == "train" and where.begun:
@@ -192,6 +194,7 @@ class RunState(HasTraits):
     records = Tuple(help="what happened in the run, a plain record per event")
     points = Tuple(help="the learning curves: a Point per rollout")
     version = Int(0, help="counts the changes of the run's files: prompts, replies, worlds, measurements")
+    wanted = AnyTrait(None, help="settings that are asked for, where the run has others; None: there is no question")
     asked = AnyTrait(None, help="what a person has to answer: (prompt, file of the reply); None: nothing")
 
     def refresh(self) -> None:
@@ -386,6 +389,7 @@ class _Steps(Worker):
             with self.hold_trait_notifications():
                 self.busy, self.doing, self.text = True, action, ""
                 self.paused = self.stopping = False
+                self.wanted = None
             self._thread = threading.Thread(target=self._work, args=(self.run.path, ACTIONS[action][1]), daemon=True)
             self._thread.start()
 
@@ -414,12 +418,18 @@ class Session(_Steps):
         with telling(self):
             self._must_be_idle()
             self._show(new_run(settings, path))
+            self.wanted = None
 
     def open(self, path: str | Path) -> None:
         "Show a run that is there, finished or not."
         with telling(self):
             self._must_be_idle()
             self._show(RunFolder(path))
+            self.wanted = None
+
+    def want(self, settings: RunSettings) -> None:
+        "Ask, in the studio, whether to go on with this run or to begin one with these settings, if they differ."
+        self.wanted = settings if different(self.run, settings) else None
 
     def answer(self, text: str) -> None:
         "Hand in the reply that a person brought (designer `manual`)."

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['buttons_view', 'status_html', 'status_view', 'line_style', 'thin', 'lines', 'curves_figure', 'fill_curves',
            'curves_svg', 'now_and_then', 'figure_view', 'curves_view', 'aimed_at', 'objectives_html', 'objectives_view',
-           'choices', 'runs_view', 'step_view']
+           'choices', 'runs_view', 'step_view', 'wanted_html', 'wanted_view']
 
 # %% ../../nbs/64_studio.step.ipynb #9cafa12a
 import html
@@ -22,7 +22,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from ..cycle.folder import RunFolder
-from ..cycle.runs import list_runs
+from ..cycle.runs import different, list_runs
+from ..cycle.settings import RunSettings
 from .figures import changes, dots
 from .look import bind, button, column, error_view, heading, listen, note, row, table
 from .progress import duration
@@ -72,8 +73,14 @@ _STEPS = {    # while the run waits, and while it goes on
     "design": ("the worlds are to be generated", "the worlds are being generated"),
     "train": ("the agent is to train", "the agent trains"),
     "evaluate": ("the agent is to be measured", "the agent is being measured"),
-    "done": ("the run is finished", "the run is finished"),
+    "done": ("the run is finished", "the run comes to its end"),
 }
+
+
+def _state(session: Session) -> str:
+    "What is going on, in a word or two."
+    return ("Paused" if session.paused else "Stopping" if session.stopping else "Your turn" if session.asked
+            else "Working" if session.busy else "Finished" if session.where.step == "done" else "Waiting")
 
 
 def status_html(session: Session) -> str:
@@ -83,19 +90,20 @@ def status_html(session: Session) -> str:
     where, training = session.where, session.training
     part = "untrained agent" if where.part == "cycle-0" else where.part.replace("-", " ")
     begun = where.step == "train" and where.begun
-    step = "training is to go on" if begun and not session.busy else _STEPS[where.step][session.busy]
-    state = "Paused" if session.paused else "Stopping" if session.stopping else "Working" if session.busy else "Waiting"
+    step = ("a reply is awaited" if session.asked else "training is to go on" if begun and not session.busy
+            else _STEPS[where.step][session.busy])
     done, steps = (training.get("done", 0), training.get("steps", 0))
     bar = f'<progress value="{done}" max="{steps or 1}" aria-label="progress of the run" style="width:100%"></progress>'
     speed = (f" · {training['steps_per_second']:,.0f} steps/s · {duration(training['seconds_left'])} left"
-             if session.busy and training else "")
+             if session.busy and session.records and session.records[-1]["event"] == "Training" else "")
     stage = (f"{100 * training['stage_done'] / training['stage_steps']:.0f}% of this stretch · " if begun and training
              else "")
+    last = "" if session.busy or not session.records else "The last that happened: "
     progress = f"{stage}{done:,} of {counted(steps, 'step')}{speed}"
-    return (f'<div role="status"><b>{state}</b> · {html.escape(session.run.path.name)} · {html.escape(part)}'
+    return (f'<div role="status"><b>{_state(session)}</b> · {html.escape(session.run.path.name)} · {html.escape(part)}'
             f'{": " if part else ""}{step}{bar}'
             f'{note(progress) if steps else ""}'
-            f'{note(session.said, "envgen-quiet")}</div>')
+            f'{note(last + session.said, "envgen-quiet")}</div>')
 
 
 def status_view(session: Session) -> widgets.Widget:
@@ -105,7 +113,7 @@ def status_view(session: Session) -> widgets.Widget:
     def draw() -> None:
         shown.value = f'<div class="envgen">{status_html(session)}</div>'
 
-    bind(session, ["busy", "paused", "stopping", "training", "said", "version"], draw)
+    bind(session, ["busy", "paused", "stopping", "training", "said", "asked", "version"], draw)
     return column(shown, error_view(session))
 
 # %% ../../nbs/64_studio.step.ipynb #7d393bf0
@@ -355,3 +363,29 @@ def runs_view(
 def step_view(session: Session) -> widgets.Widget:
     "Curves and table."
     return column(curves_view(session), objectives_view(session))
+
+# %% ../../nbs/64_studio.step.ipynb #4be1f7a6
+def wanted_html(run: RunFolder, wanted: RunSettings) -> str:
+    "What is asked, and in which settings the run differs."
+    rows = [(name, *(json.dumps(value, ensure_ascii=False) for value in both))
+            for name, both in different(run, wanted).items()]
+    told = note(f"{run.path.name} is the newest run of this game that nobody works on. The notebook's parameters and "
+                "settings.ini say something else. Which one do you want?")
+    return f'<div class="envgen" role="alert">{told}{table(["setting", "this run", "the notebook"], rows)}</div>'
+
+
+def wanted_view(session: Session) -> widgets.Widget:
+    "Go on with the run that is open, or begin one with the settings that are asked for?"
+    shown = widgets.HTML()
+    whole = column(shown, row(
+        button("Go on with this run", "Keep its settings", lambda: setattr(session, "wanted", None), session, "check",
+               "primary"),
+        button("New run with these settings", "Begin a run with what the notebook says",
+               lambda: session.new(session.wanted), session, "plus")))
+
+    def draw() -> None:
+        whole.layout.display = "" if session.wanted else "none"
+        shown.value = wanted_html(session.run, session.wanted) if session.wanted else ""
+
+    bind(session, ["wanted"], draw)
+    return whole

@@ -21,9 +21,10 @@ from IPython import get_ipython
 from IPython.display import HTML, display
 from PIL import Image, ImageDraw
 
-from ..cycle.edit import EditError, change_templates
+from ..cycle.edit import EditError, change_templates, designs_worlds
 from ..cycle.folder import RunFolder, designed
 from ..cycle.runs import load_agent, open_run
+from ..cycle.settings import load_settings
 from ..designer.reply import Design
 from .compare import compare_view, strip_html
 from .figures import dots
@@ -34,6 +35,7 @@ from .reply import coming_view, manual_view, reply_view
 from .run import Point, Session, guarding
 from envgen_nb.studio.step import (
     buttons_view, line_style, lines, objectives_html, runs_view, status_html, status_view, step_view, thin,
+    wanted_view,
 )
 from .worlds import Worlds, worlds_view
 from ..world import counted, get_simulator
@@ -81,15 +83,26 @@ def still_html(session: Session) -> str:
         return f'<div class="envgen-still">{note("The studio: no run is open.")}</div>'
     curve = base64.b64encode(curve_png(session.points)).decode()
     now = time.strftime("%Y-%m-%d, %H:%M")
-    return (f'<div class="envgen-still"><p><i>The studio as it was on {now}; run the cell to work with it.</i></p>'
+    return (f'<div class="envgen-still"><p><i>The studio as it was on {now}. To go on, run all cells of the '
+            f"notebook again: the newest run that nobody works on is opened; if that is another one, choose "
+            f"{html.escape(session.run.path.name)} there and press Open. (Where it says “model not found”, the "
+            f'studio was shown by a kernel that has ended.)</i></p>'
             f'{status_html(session)}<img alt="learning curve" src="data:image/png;base64,{curve}">'
             f'{objectives_html(session.run)}{strip_html(session.run)}</div>')
 
 # %% ../../nbs/69_studio.studio.ipynb #2c82531f
-def _may(part: str | None, editable: bool) -> str:
-    "What may be done with the worlds of a part."
+def _may(session: Session, part: str | None, editable: bool) -> str:
+    "What there is to see of the worlds of a part, and what may be done with them."
     if part is None:
-        return "There are no worlds yet. Press Generate."
+        if session.asked:
+            return "There are no worlds yet: the reply is awaited, above."
+        if session.busy and session.where.step == "design":
+            return "The worlds are being generated."
+        if not designs_worlds(session.run):
+            return f"There are no worlds: the designer {session.run.settings.designer!r} makes none."
+        if not session.run.settings.llm_steps:
+            return "There are no worlds: this run trains in the original game only (mixture_ratio is 0)."
+        return "There are no worlds yet." + (" Press Generate." if not session.busy else "")
     if editable:
         return "The agent trains in these worlds next. You may change them before it does."
     return "These worlds stay as they are: the agent has trained in them, or is about to."
@@ -106,7 +119,7 @@ class _CycleGallery:
         self.told, self.place = widgets.HTML(), column()
         self.view = column(row(self.which, self.told), self.place)
         listen(self.which, self.show, session)
-        bind(session, ["version", "busy"], self.look)
+        bind(session, ["version", "busy", "asked"], self.look)
 
     def turn(self, front: bool) -> None:
         "Come to the front, or go behind another tab."
@@ -137,7 +150,8 @@ class _CycleGallery:
                                and where.part == part)
         if designs != self.state.designs and not self.waiting:
             self.state.designs = designs
-        self.told.value = f'<div class="envgen">{note(_may(part, self.state.editable), "envgen-quiet")}</div>'
+        told = note(_may(self.session, part, self.state.editable), "envgen-quiet")
+        self.told.value = f'<div class="envgen">{told}</div>'
 
     def _open(self, run: RunFolder) -> None:
         "A gallery for this run's game, whose clips are played by the agent as it was measured last."
@@ -244,16 +258,19 @@ class Studio(_Desk):
     def __init__(
         self,
         run: RunFolder | str | Path | None = None,   # a run, or its folder; None: a new one with the settings given
-        **settings: Any,                             # of a new run, as for `open_run`
+        **settings: Any,                             # as for `open_run`; if the run has others, the person is asked
     ):
         super().__init__(Session(run if run is not None else open_run("", **settings)))
+        if settings:
+            self.session.want(load_settings(**settings))
         self.handle, self.pictured = None, 0.0
         self.later = {2: step_view, 3: compare_view}         # tabs that are made when they are looked at
         self.tabs = widgets.Tab([column(prompt_view(self.editor), reply_view(self.session)), self.worlds.view,
                                  column(), column()], titles=["Prompt", "Worlds", "Train", "Compare"])
         self.tabs.observe(self._selected, "selected_index")
         self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"),
-                           runs_view(self.session, self.new), buttons_view(self.session, self.ready),
+                           column(runs_view(self.session, self.new), wanted_view(self.session)),
+                           buttons_view(self.session, self.ready),
                            status_view(self.session), manual_view(self.session), coming_view(self.session), self.tabs,
                            Keys())
         self.view.add_class("envgen-studio")
