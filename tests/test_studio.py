@@ -287,7 +287,7 @@ def test_the_curves_are_those_of_the_run_that_is_open(tmp_path, whole):
     """Each time all of them: what a page has heard of an earlier run is of no matter."""
     session = session_in(tmp_path / "run", num_cycles=1, cycle_steps=8_192, final_steps=0)
     view = curves_view(session)
-    assert "environment steps" in view.children[0].value                 # still a drawing without lines
+    assert "envgen-curves" in view.children[0].value                     # a drawing, still without lines
     for _ in range(2):
         for path in (whole, tmp_path / "run"):
             session.open(path)
@@ -371,7 +371,7 @@ def test_a_pause_is_no_work_and_the_work_of_all_sessions_is_added_up(tmp_path):
     assert records[-1]["seconds"] == pytest.approx(worked(ended) + records[-1]["worked"], abs=0.2)
     wall = records[0]["worked"] + records[-1]["time"] - records[0]["time"]
     assert records[-1]["seconds"] < wall - 4.5                           # three seconds' pause, two between sessions
-    assert "of work, all sessions together" in session.said and "<b>Finished</b>" in status_html(session)
+    assert "of work, all sessions together" in session.said and "<b>The run is finished</b>" in status_html(session)
 
 
 def test_what_the_studio_says_is_true_in_every_state(tmp_path, whole):
@@ -381,7 +381,7 @@ def test_what_the_studio_says_is_true_in_every_state(tmp_path, whole):
         tab.turn(True)
         return status_html(session), tab.told.value
 
-    assert "<b>Finished</b>" in told(Session(whole))[0] and "Waiting" not in told(Session(whole))[0]
+    assert "<b>The run is finished</b>" in told(Session(whole))[0] and "Waiting" not in told(Session(whole))[0]
     assert "the designer &#x27;none&#x27; makes none" in told(session_in(tmp_path / "none", designer="none"))[1]
     plain = session_in(tmp_path / "plain", mixture_ratio=0.0)
     assert "the original game only" in told(plain)[1]

@@ -73,14 +73,14 @@ _STEPS = {    # while the run waits, and while it goes on
     "design": ("the worlds are to be generated", "the worlds are being generated"),
     "train": ("the agent is to train", "the agent trains"),
     "evaluate": ("the agent is to be measured", "the agent is being measured"),
-    "done": ("the run is finished", "the run comes to its end"),
+    "done": ("nothing is left to do", "the run comes to its end"),
 }
 
 
 def _state(session: Session) -> str:
     "What is going on, in a word or two."
     return ("Paused" if session.paused else "Stopping" if session.stopping else "Your turn" if session.asked
-            else "Working" if session.busy else "Finished" if session.where.step == "done" else "Waiting")
+            else "Working" if session.busy else "The run is finished" if session.where.step == "done" else "Waiting")
 
 
 def status_html(session: Session) -> str:
