@@ -44,7 +44,8 @@ def _conversation_html(run: RunFolder) -> str:
     "Prompts and replies as they were, to be unfolded; shown as text."
     blocks = []
     for part in run.parts:
-        sent_back = [f"{what}-{k + 1}.md" for k in range(len(run.rejected(part))) for what in ("rejected", "complaints")]
+        sent_back = [f"{what}-{number}.md" for number, _ in enumerate(run.rejected(part), start=1)
+                     for what in ("rejected", "complaints")]
         for name in ("prompt.md", *sent_back, "reply.md"):
             text = run.text(part, name)
             if text is not None:
