@@ -84,9 +84,9 @@ def test_anything_else_is_refused(data, tmp_path_factory):
 def test_other_versions_and_other_files(tmp_path):
     ours = {"format": "envgen_nb checkpoint", "version": 1, "state": {}}
     for content, words in [(ours | {"version": 2}, "version 2.*reads version 1"),
-                           (ours | {"format": "something"}, "not a checkpoint of this program"),
-                           ({"format": ours["format"], "version": 1}, "not a checkpoint of this program"),
-                           ([1, 2], "not a checkpoint of this program"), (torch.zeros(3), "not a checkpoint")]:
+                           (ours | {"format": "something"}, "no checkpoint of this program"),
+                           ({"format": ours["format"], "version": 1}, "no checkpoint of this program"),
+                           ([1, 2], "no checkpoint of this program"), (torch.zeros(3), "no checkpoint")]:
         torch.save(content, tmp_path / "other.pt")
         with pytest.raises(CheckpointError, match=words):
             load_checkpoint(tmp_path / "other.pt")

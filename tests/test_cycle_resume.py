@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint
+from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.agent.networks import get_preset
 from envgen_nb.agent.ppo import NotFiniteError, num_rollouts
 from envgen_nb.crafter.vector import CrafterVectorEnv
@@ -179,12 +179,12 @@ def test_bad_checkpoints_are_explained(tmp_path, whole):
     path = folder / "checkpoint.pt"
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
-    with pytest.raises(CheckpointError, match="checkpoint.pt"):
+    with pytest.raises(RunFolderError, match="checkpoint.pt"):
         list(run_cycles(folder))
     assert path.read_bytes() == data[: len(data) // 2]
     content = torch.load(whole / "checkpoint.pt", weights_only=True)
     torch.save(content | {"version": 999}, path)
-    with pytest.raises(CheckpointError, match="999"):
+    with pytest.raises(RunFolderError, match="999"):
         list(run_cycles(folder))
     with pytest.raises(RunFolderError, match="not a run"):
         list(run_cycles(tmp_path))

@@ -18,7 +18,7 @@ from envgen_nb.agent.networks import get_preset
 from envgen_nb.agent.ppo import Episodes
 from envgen_nb.batch import play
 from envgen_nb.cli import main
-from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
 from envgen_nb.cycle.run import Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.heist import game, vector
@@ -117,7 +117,7 @@ def test_a_damaged_state_in_the_checkpoint_is_told_and_nothing_is_lost(finished,
     state["games"]["worlds"][2][len(intact) // 2:] = 0
     save_checkpoint(tmp_path / "run" / "checkpoint.pt", state)
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*.json*") if path.name != "events.jsonl"}
-    with pytest.raises(ValueError, match="sub-environment 2 cannot be used"):
+    with pytest.raises(RunFolderError, match="checkpoint.pt is damaged: the state of sub-environment 2 cannot be used"):
         list(run_cycles(tmp_path / "run"))
     assert {path: path.read_bytes() for path in before} == before
     state["games"]["worlds"][2] = intact

@@ -59,16 +59,16 @@ def _read(path: Path) -> Any:
         with torch.serialization.safe_globals([bytes]):     # an empty `bytes` is pickled as the call `bytes()`
             return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except Exception as error:      # zipfile, pickle and torch raise a dozen kinds; all mean the same here
-        raise CheckpointError(f"{path} is not a whole checkpoint ({len(data)} bytes): it was cut short or changed, or "
-                              "is another kind of file. Delete it and continue from an earlier one.") from error
+        raise CheckpointError(f"{path}: {len(data)} bytes are no whole checkpoint; it was cut short or changed, or is "
+                              "another kind of file") from error
 
 # %% ../../nbs/43_agent.checkpoint.ipynb #675518f1
 def load_checkpoint(path: str | Path) -> dict[str, Any]:
     "The state that was saved, its tensors on the CPU; `CheckpointError` if there is none that can be used."
     content = _read(Path(path))
     if not isinstance(content, dict) or content.get("format") != FORMAT or "state" not in content:
-        raise CheckpointError(f"{path} is not a checkpoint of this program")
+        raise CheckpointError(f"{path}: this is no checkpoint of this program")
     if content.get("version") != VERSION:
-        raise CheckpointError(f"{path} is a checkpoint of version {content.get('version')}, and this program reads "
-                              f"version {VERSION}: use the version of envgen_nb that wrote it, or begin a new run")
+        raise CheckpointError(f"{path}: this is a checkpoint of version {content.get('version')}, and this program "
+                              f"reads version {VERSION}: use the version of envgen_nb that wrote it")
     return content["state"]

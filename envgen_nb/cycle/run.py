@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CHECKPOINT_SECONDS', 'Event', 'Started', 'Prompted', 'Waiting', 'Replied', 'Rejected', 'Accepted', 'Training',
-           'Evaluating', 'Evaluated', 'Finished', 'worked', 'run_cycles']
+           'Evaluating', 'Evaluated', 'Finished', 'worked', 'new_agent', 'load_state', 'run_cycles']
 
 # %% ../../nbs/52_cycle.run.ipynb #e0517d7c
 import contextlib
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch.utils.tensorboard import SummaryWriter
 
-from ..agent.checkpoint import load_checkpoint, save_checkpoint
+from ..agent.checkpoint import save_checkpoint
 from ..agent.evaluate import Evaluation, evaluate
 from ..agent.networks import Preset
 from envgen_nb.agent.ppo import (
@@ -31,7 +31,7 @@ from envgen_nb.agent.ppo import (
 )
 from ..agent.threads import Team, keep_memory
 from envgen_nb.cycle.folder import (
-    PHASES, Recent, RunFolder, Stage, cut_metrics, in_phase, origins, stages, write_worlds,
+    PHASES, Recent, RunFolder, RunFolderError, Stage, cut_metrics, in_phase, origins, stages, write_worlds,
 )
 from .settings import RunSettings
 from ..designer.design import Budget, conversation, design
@@ -214,6 +214,23 @@ def worked(
     return sum(sessions)
 
 # %% ../../nbs/52_cycle.run.ipynb #af24e944
+def new_agent(run: RunFolder, device: str = "cpu") -> Agent:
+    "The agent of a run as it is before any training."
+    with contextlib.closing(run.simulator.make_vec([run.original], num_envs=1, obs=run.settings.preset.obs)) as venv:
+        return Agent(run.settings.preset, venv.single_observation_space, venv.single_action_space, run.settings.seed,
+                     device)
+
+
+def load_state(run: RunFolder, part: str, agent: Agent, state: dict[str, Any]) -> Agent:
+    "The agent as a checkpoint holds it; `RunFolderError` if it is another one's."
+    try:
+        agent.load_state_dict(state["agent"])
+    except (ValueError, TypeError, LookupError, RuntimeError) as error:
+        raise RunFolderError(f"{run.path / part / 'checkpoint.pt'} is damaged: {error}. "
+                             f"{run.without_checkpoint(part)}") from None
+    return agent
+
+
 def _open(run: RunFolder, *listeners: Callable[..., None] | None) -> _Walk:
     "Everything that a run needs, as it was at its last checkpoint or at the very start."
     settings, preset = run.settings, run.settings.preset
@@ -223,22 +240,51 @@ def _open(run: RunFolder, *listeners: Callable[..., None] | None) -> _Walk:
     provider = make_provider(settings.designer, **options)
     if not run.designed():
         provider.check()
-    with contextlib.closing(run.simulator.make_vec([run.original], num_envs=1, obs=preset.obs)) as venv:
-        agent = Agent(preset, venv.single_observation_space, venv.single_action_space, settings.seed, settings.device)
-    state = load_checkpoint(run.path / "checkpoint.pt") if (run.path / "checkpoint.pt").exists() else None
+    agent, ahead = new_agent(run, settings.device), stages(run)
+    state = run.checkpoint() or _earlier(run, ahead)
     if state:
-        agent.load_state_dict(state["agent"])
+        load_state(run, "", agent, state)
     writer = SummaryWriter(run.path / "tensorboard", purge_step=agent.steps or None)
-    walk = _Walk(run, provider, preset, agent, writer, _team(run, agent), *listeners, stages(run))
-    told = read_jsonl(run.path / "events.jsonl")
+    walk = _Walk(run, provider, preset, agent, writer, _team(run, agent), *listeners, ahead)
+    told = run.events()
     walk.before = worked(told)
     walk.seconds_per_evaluation = ([0.0] + [r["seconds"] for r in told if r["event"] == "Evaluated"])[-1]
     if state:
-        walk.stage, walk.rollouts, walk.saved_step = state["stage"], state["rollouts"], agent.steps
-        walk.games = state.get("games", {})
-        if state.get("venv"):                                # of an earlier version
-            walk.games = {walk.stages[walk.stage].phase: state["venv"]}
+        _stand(walk, state)
     return walk
+
+# %% ../../nbs/52_cycle.run.ipynb #18d7b3f2
+def _stand(walk: _Walk, state: dict[str, Any]) -> None:
+    "Take the position that a checkpoint says; `RunFolderError` if it says none."
+    stage, rollouts, games = state.get("stage"), state.get("rollouts"), state.get("games", {})
+    if state.get("venv"):                                                     # of an earlier version
+        games = {walk.stages[stage].phase: state["venv"]}
+    known = type(stage) is int and type(rollouts) is int and 0 <= stage <= len(walk.stages) and rollouts >= 0
+    if not known or not isinstance(games, dict) or not all(isinstance(kept, list) for kept in games.values()):
+        raise _unusable(walk, "it does not say where the run stands")
+    walk.stage, walk.rollouts, walk.games, walk.saved_step = stage, rollouts, games, walk.agent.steps
+
+
+def _unusable(walk: _Walk, what: Any) -> RunFolderError:
+    path = walk.run.path / "checkpoint.pt"
+    return RunFolderError(f"{path} is damaged: {what}. {walk.run.without_checkpoint()}")
+
+
+def _behind(run: RunFolder, ahead: list[Stage], part: str) -> int:
+    "How many stages are behind the agent when a part has been trained."
+    return sum(run.parts.index(stage.name) <= run.parts.index(part) for stage in ahead)
+
+
+def _earlier(run: RunFolder, ahead: list[Stage]) -> dict[str, Any] | None:
+    "Where to go on from without checkpoint.pt: after the last part whose own is there. None: at the beginning."
+    kept = [part for part in run.parts if (run.path / part / "checkpoint.pt").exists()]
+    measured = [part for part in run.parts if (run.path / part / "evaluation.json").exists()]
+    if measured and run.parts.index(measured[-1]) > (run.parts.index(kept[-1]) if kept else 0):
+        raise RunFolderError(f"{run.path / 'checkpoint.pt'} is missing, and so is {measured[-1]}/checkpoint.pt, from "
+                             "which the run could go on. Put back a copy of one of them, or begin a new run.")
+    if not kept:
+        return None
+    return run.checkpoint(kept[-1]) | {"stage": _behind(run, ahead, kept[-1]), "rollouts": 0}
 
 # %% ../../nbs/52_cycle.run.ipynb #5c1ea774
 def _save(walk: _Walk, stage: int, rollouts: int) -> None:
@@ -258,7 +304,10 @@ def _enter(walk: _Walk, phase: str, venv: Any) -> Any:
     "Go on from where the sub-environments stood, or begin: the observations."
     if phase not in walk.games:
         return venv.reset()[0]
-    return venv.set_state([bytes(state.numpy()) for state in walk.games[phase]])
+    try:
+        return venv.set_state([bytes(state.numpy()) for state in walk.games[phase]])
+    except (ValueError, TypeError, AttributeError) as error:
+        raise _unusable(walk, error) from None
 
 
 def _team(run: RunFolder, agent: Agent) -> Team:
@@ -288,8 +337,9 @@ def _feedback(walk: _Walk, cycle: int) -> dict[str, tuple[float, float]] | None:
 def _request(walk: _Walk, cycle: int, prompt: str, tell: Callable[[str], None]) -> Request:
     "All that the designer of a cycle is told."
     run, settings = walk.run, walk.settings
-    history = [(run.text(f"cycle-{before}", "prompt.md"), run.text(f"cycle-{before}", "reply.md"))
-               for before in range(1, cycle)]
+    exchanges = [(run.text(f"cycle-{before}", "prompt.md"), run.text(f"cycle-{before}", "reply.md"))
+                 for before in range(1, cycle)]
+    history = [exchange for exchange in exchanges if None not in exchange]      # a designer may have come later
     return Request(simulator=run.simulator, vocabulary=settings.vocabulary, num_worlds=settings.num_worlds,
                    messages=conversation(history, prompt), feedback=_feedback(walk, cycle),
                    previous=tuple(run.worlds(f"cycle-{cycle - 1}")), cycle=cycle, seed=settings.seed, tell=tell)
@@ -300,8 +350,12 @@ def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
     run, settings, part = walk.run, walk.settings, f"cycle-{cycle}"
     if Stage(part, "worlds", settings.llm_steps) not in walk.stages or run.worlds(part):
         return
-    prompt = run.text(part, "prompt.md") or _prompt(walk, cycle)
-    write_text(run.path / part / "prompt.md", prompt)
+    begun = bool(run.metrics(part)) or run.evaluation(part) is not None
+    _may_restore(run, part, begun)
+    prompt = run.text(part, "prompt.md")
+    if prompt is None:
+        prompt = _prompt(walk, cycle)
+        write_text(run.path / part / "prompt.md", prompt)
     yield Prompted(part, prompt)
     recorded = run.rejected(part) + [text for text in [run.text(part, "reply.md")] if text is not None]
     number = 0                                           # of the attempts that are over
@@ -318,7 +372,7 @@ def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
             if attempt.complaints:
                 yield Rejected(part, number, tuple(str(complaint) for complaint in attempt.complaints))
             else:
-                yield _accept(run, part, attempt.designs)
+                yield _accept(run, part, attempt.designs, begun)
     except ProviderError as error:                       # answers that broke off may have been paid for
         _keep_usage(run, part, error.usage)
         raise
@@ -340,9 +394,22 @@ def _keep_usage(run: RunFolder, part: str, usage: Usage) -> None:
         append_jsonl(run.path / "usage.jsonl", {"part": part, "usage": dataclasses.asdict(usage)})
 
 
-def _accept(run: RunFolder, part: str, designs: Any) -> Accepted:
-    "Write down the worlds of a cycle, and tell."
-    write_worlds(run, part, designs)
+def _may_restore(run: RunFolder, part: str, begun: bool) -> None:
+    "`RunFolderError` if worlds are missing that were edited, or trained in, and are in no reply."
+    lost = f"{run.path / part / 'worlds.json'} is missing, and no reply.md holds its worlds:"
+    if (run.path / part / "edited.md").exists():
+        raise RunFolderError(f"{lost} they were edited by hand. Put back a copy of it; or delete edited.md, too, and "
+                             "the run goes on with the worlds as the designer gave them.")
+    if begun and not (run.path / part / "reply.md").exists():
+        raise RunFolderError(f"{lost} the agent has trained in them. Put back a copy of one of the two.")
+
+
+def _accept(run: RunFolder, part: str, designs: Any, begun: bool) -> Accepted:
+    "Write down the worlds of a cycle, and tell; where training has begun, only the file that is missing."
+    if begun:
+        write_json(run.path / part / "worlds.json", [design.world.settings() for design in designs])
+    else:
+        write_worlds(run, part, designs)
     return Accepted(part, tuple(design.purpose for design in designs), tuple(design.world for design in designs))
 
 # %% ../../nbs/52_cycle.run.ipynb #36f540f1
@@ -464,28 +531,42 @@ class _Meter:
                         round(float(ended.returns.mean()), 3) if len(ended) else None,
                         len(self.last.episodes[stage.phase]))
 
+# %% ../../nbs/52_cycle.run.ipynb #7ac2e9f4
+def _left_by(walk: _Walk, part: str) -> Agent:
+    "The agent that a part has left, its checkpoint written."
+    run, path = walk.run, walk.run.path / part / "checkpoint.pt"
+    if (walk.stage, walk.rollouts) == (_behind(run, walk.stages, part), 0):
+        if not path.exists():
+            save_checkpoint(path, {"agent": walk.agent.state_dict(), "games": walk.games})
+        return walk.agent
+    state = run.checkpoint(part)
+    if state is None:
+        raise RunFolderError(f"{path.with_name('evaluation.json')} is missing, and so is {path.name}, the agent that "
+                             "it measured: the one there is now has trained on. Put back a copy of one of the two.")
+    return load_state(run, part, new_agent(run, walk.settings.device), state)
+
 # %% ../../nbs/52_cycle.run.ipynb #6d23783d
 def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
-    "Measure the agent, unless that has been done."
+    "Measure the agent that a part has left, unless that has been done."
     run = walk.run
     if run.evaluation(part) is not None:
         return
+    agent = _left_by(walk, part)
     episodes = walk.settings.evaluation_runs * walk.settings.evaluation_episodes
     yield Evaluating(part, episodes)
     start, seed = walk.clock(), walk.seed(2, 1) if part == run.parts[-1] else walk.seed(2)
     with contextlib.closing(run.simulator.make_vec(
             [run.original], num_envs=episodes, seed=seed, obs=walk.preset.obs, episodes=1,
             num_threads=walk.team.threads, copy=False)) as venv:
-        evaluation = evaluate(walk.agent, venv, walk.settings.evaluation_runs, seed,
+        evaluation = evaluate(agent, venv, walk.settings.evaluation_runs, seed,
                               callback=lambda done: walk.look_up())
     walk.seconds_per_evaluation = walk.clock() - start
-    save_checkpoint(run.path / part / "checkpoint.pt", {"agent": walk.agent.state_dict()})
     event = dataclasses.replace(_evaluated(run, part, evaluation), seconds=round(walk.seconds_per_evaluation, 2))
     write_json(run.path / part / "evaluation.json", evaluation.to_dict() | {
-        "success": event.success, "score": event.score, "step": walk.agent.steps, "seed": seed})
-    walk.writer.add_scalar("evaluation/score", event.score, walk.agent.steps)
+        "success": event.success, "score": event.score, "step": agent.steps, "seed": seed})
+    walk.writer.add_scalar("evaluation/score", event.score, agent.steps)
     for objective, (mean, _) in event.success.items():
-        walk.writer.add_scalar(f"success/{objective}", mean, walk.agent.steps)
+        walk.writer.add_scalar(f"success/{objective}", mean, agent.steps)
     yield event
 
 
@@ -522,7 +603,7 @@ def run_cycles(
 
     Close the generator to stop; call again to go on. To stop within a second, raise from `check` or `on_text`: the run
     then goes on from its last checkpoint. A finished run tells `Started` and `Finished`. Errors:
-    `FolderInUse` when another process works on the folder; `RunFolderError`, `CheckpointError`, `DesignError`,
+    `FolderInUse` when another process works on the folder; `RunFolderError`, `DesignError`,
     `BudgetError`, `ProviderError` and `OSError` with what to do; after each the folder is as good as before.
     """
     run = RunFolder(path)

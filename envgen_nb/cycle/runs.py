@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..agent.checkpoint import load_checkpoint
 from ..agent.ppo import Agent
 from .folder import RunFolder, RunFolderError, create_run
+from .run import load_state, new_agent
 from .settings import RunSettings, load_settings, read_ini
 from ..files import is_held
 
@@ -94,8 +94,5 @@ def load_agent(run: RunFolder, part: str | None = None) -> Agent:
     if not measured or (part is not None and part not in measured):
         raise RunFolderError(f"{run.path.name} has no agent{f' of {part}' if part else ''}; "
                              f"there are: {', '.join(measured) or 'none yet'}")
-    preset = run.settings.preset
-    with contextlib.closing(run.simulator.make_vec([run.original], num_envs=1, obs=preset.obs)) as venv:
-        agent = Agent(preset, venv.single_observation_space, venv.single_action_space, run.settings.seed)
-    agent.load_state_dict(load_checkpoint(run.path / (part or measured[-1]) / "checkpoint.pt")["agent"])
-    return agent
+    part = part or measured[-1]
+    return load_state(run, part, new_agent(run), run.checkpoint(part))

@@ -19,7 +19,7 @@ import numpy as np
 import plotly.graph_objects as go
 from PIL import Image
 
-from ..cycle.folder import RunFolder, origins
+from ..cycle.folder import RunFolder, RunFolderError, origins
 from ..designer.reply import unmarked
 from envgen_nb.studio.figures import (
     BEFORE_EDIT, by_rate, dots, few_colours, heatmap_figure, say_empty, scores, training_score,
@@ -196,8 +196,8 @@ def compare_view(session: Session) -> widgets.Widget:
         draw()
 
     def draw(_: object = None) -> None:
-        runs = [RunFolder(path) for path in which.value]
-        results.value = f'<div class="envgen" style="overflow-x:auto">{comparison_html(runs)}</div>'
+        runs, damaged = _readable(which.value)
+        results.value = f'<div class="envgen" style="overflow-x:auto">{comparison_html(runs)}{damaged}</div>'
         for old in shown.children:
             old.close()
         shown.children = _drawn(runs, together.value) if runs else ()
@@ -207,6 +207,17 @@ def compare_view(session: Session) -> widgets.Widget:
                                                                 session, "folder-open")))), results, shown)
     bind(session, ["run"], look)
     return view
+
+
+def _readable(paths: Sequence[Path]) -> tuple[list[RunFolder], str]:
+    "The runs that can be read, and what is wrong with the others."
+    runs, damaged = [], []
+    for path in paths:
+        try:
+            runs.append(RunFolder(path).check())
+        except RunFolderError as error:
+            damaged.append(note(f"{path.name} is left out: {error}", "envgen-error"))
+    return runs, "".join(damaged)
 
 
 def _drawn(runs: Sequence[RunFolder], together: bool) -> list[widgets.Widget]:

@@ -41,6 +41,14 @@ def best_rates(success: dict[str, Any], most: int = 4) -> str:
 # %% ../../nbs/61_studio.progress.ipynb #bc4aaae7
 def say(record: dict[str, Any]) -> str:
     "One event, as logged in events.jsonl, in one line for people."
+    try:
+        return _said(record)
+    except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+        return f"{record['event']} (its line in events.jsonl is damaged)"
+
+
+def _said(record: dict[str, Any]) -> str:
+    "The line, of an event of which all is told."
     part = record.get("part", "").replace("-", " ")
     match record["event"]:
         case "Started":

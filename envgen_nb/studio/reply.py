@@ -15,7 +15,6 @@ import ipywidgets as widgets
 from ..cycle.folder import RunFolder
 from ..designer.provider import Usage
 from ..designer.reply import annotated
-from ..files import read_jsonl
 from envgen_nb.studio.look import (
     CopyButton, bind, button, column, columns, fold, heading, listen, note, quote, row, table,
 )
@@ -62,7 +61,7 @@ def conversation_html(run: RunFolder, part: str) -> str:
 # %% ../../nbs/63b_studio.reply.ipynb #ed140cbf
 def cost_html(run: RunFolder) -> str:
     "Calls, tokens, seconds and price by cycle, and in all."
-    records = read_jsonl(run.path / "usage.jsonl")
+    records = run.calls()
     if not records:
         return note("No model has been called: nothing was spent.", "envgen-quiet")
     parts = list(dict.fromkeys(record["part"] for record in records))

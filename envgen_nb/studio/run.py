@@ -30,7 +30,7 @@ from ..designer.design import BudgetError, DesignError
 from ..designer.manual import unanswered
 from ..designer.provider import ProviderError
 from ..designer.reply import Design
-from ..files import FolderInUse, read_jsonl, write_text
+from ..files import FolderInUse, write_text
 from .progress import Wait, say
 
 # %% ../../nbs/62_studio.run.ipynb #75e1059c
@@ -208,7 +208,7 @@ class RunState(HasTraits):
 
     def _show(self, run: RunFolder) -> None:
         "Take over everything that there is to know about a run."
-        records = [record for record in read_jsonl(run.path / "events.jsonl") if record["event"] != "Waiting"]
+        records = [record for record in run.events() if record["event"] != "Waiting"]
         with self.hold_trait_notifications():
             self.records = shorter(records)
             self.points = history(run)

@@ -1,0 +1,255 @@
+"""Files of a run that are missing or damaged: a plain error that names the file, and advice that does what it says."""
+import json
+import re
+import shutil
+
+import ipywidgets
+import pytest
+import torch
+
+from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
+from envgen_nb.batch import play, write_report
+from envgen_nb.cli import main
+from envgen_nb.cycle.edit import position
+from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
+from envgen_nb.cycle.run import Evaluated, Training, run_cycles
+from envgen_nb.cycle.settings import make_settings
+from envgen_nb.files import append_jsonl
+from envgen_nb.studio.compare import compare_view
+from envgen_nb.studio.run import Session
+
+SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=2_048, final_steps=1_024, evaluation_runs=1,
+             evaluation_episodes=2, threads=1, seed=5, agent_options={"num_envs": 8, "rollout_steps": 64})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A finished run, with a call in its log of costs."""
+    run = create_run(make_settings(**SMALL), tmp_path_factory.mktemp("runs") / "whole")
+    list(run_cycles(run.path))
+    append_jsonl(run.path / "usage.jsonl", {"part": "cycle-1", "usage": {"calls": 1, "tokens_in": 10, "tokens_out": 2,
+                                                                         "seconds": 1.0, "price": None}})
+    assert run.usage().calls == 1
+    return run.path
+
+
+@pytest.fixture
+def copy(whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def contents(folder, but=()):
+    return {path.relative_to(folder): (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*")
+            if path.is_file() and path.suffix in (".json", ".jsonl", ".pt", ".md", ".png")
+            and str(path.relative_to(folder)) not in ("events.jsonl", "report.html", *but)}
+
+
+def measured(folder, part):
+    return {name: value for name, value in json.loads((folder / part / "evaluation.json").read_text()).items()}
+
+
+@pytest.mark.parametrize("part", ["cycle-0", "cycle-1", "cycle-2", "final"])
+def test_a_deleted_measurement_is_made_again_of_the_agent_of_that_time(copy, part):
+    before, was = contents(copy, [f"{part}/evaluation.json"]), measured(copy, part)
+    (copy / part / "evaluation.json").unlink()
+    assert position(RunFolder(copy)).part == part and position(RunFolder(copy)).step == "evaluate"
+    events = list(run_cycles(copy))
+    assert [event.part for event in events if isinstance(event, Evaluated)] == [part]
+    assert measured(copy, part) == was and contents(copy, [f"{part}/evaluation.json"]) == before
+
+
+def test_in_the_middle_of_a_run_too(whole, tmp_path):
+    """With the agent one cycle further: nothing of the cycle is written but the measurement."""
+    run = create_run(make_settings(**SMALL), tmp_path / "run")
+    for event in run_cycles(run.path):
+        if isinstance(event, Training) and event.part == "cycle-2":
+            break
+    (run.path / "cycle-1" / "evaluation.json").unlink()
+    before = contents(run.path / "cycle-1")
+    list(run_cycles(run.path))
+    assert measured(run.path, "cycle-1") == measured(whole, "cycle-1")
+    assert contents(run.path / "cycle-1", ["evaluation.json"]) == before
+    some, other = (load_checkpoint(path / "checkpoint.pt")["agent"]["policy"] for path in (run.path, whole))
+    assert all(torch.equal(some[name], other[name]) for name in some)
+
+
+def test_without_the_agent_of_that_time_it_is_refused(copy):
+    (copy / "cycle-1" / "evaluation.json").unlink()
+    (copy / "cycle-1" / "checkpoint.pt").unlink()
+    before = contents(copy)
+    with pytest.raises(RunFolderError, match=r"cycle-1/evaluation.json is missing, and so is checkpoint.pt.*Put back"):
+        list(run_cycles(copy))
+    assert contents(copy) == before
+
+
+def test_a_kill_between_the_agent_and_its_measurement_is_no_matter(whole, tmp_path, monkeypatch):
+    from envgen_nb.cycle import run as run_module
+    run, write = create_run(make_settings(**SMALL), tmp_path / "run"), run_module.write_json
+
+    def killed(path, data):
+        if path.name == "evaluation.json" and path.parent.name == "cycle-1":
+            raise KeyboardInterrupt
+        write(path, data)
+
+    monkeypatch.setattr(run_module, "write_json", killed)
+    with pytest.raises(KeyboardInterrupt):
+        list(run_cycles(run.path))
+    assert (run.path / "cycle-1" / "checkpoint.pt").exists() and run.evaluation("cycle-1") is None
+    monkeypatch.setattr(run_module, "write_json", write)
+    list(run_cycles(run.path))
+    assert all(measured(run.path, part) == measured(whole, part) for part in run.parts)
+
+
+def test_without_its_checkpoint_a_run_goes_on_from_that_of_the_last_part(whole, tmp_path):
+    """Bit by bit, the games that wait among it."""
+    run = create_run(make_settings(**SMALL), tmp_path / "run")
+    for event in run_cycles(run.path):
+        if isinstance(event, Training) and event.part == "cycle-2":
+            break
+    (run.path / "checkpoint.pt").write_bytes(b"damaged")
+    with pytest.raises(RunFolderError, match="Delete it: envgen resume .* then goes on from cycle-1/checkpoint.pt"):
+        list(run_cycles(run.path))
+    (run.path / "checkpoint.pt").unlink()
+    before = contents(run.path / "cycle-1")
+    list(run_cycles(run.path))
+    some, other = (load_checkpoint(path / "checkpoint.pt")["agent"]["policy"] for path in (run.path, whole))
+    assert all(torch.equal(some[name], other[name]) for name in some) and contents(run.path / "cycle-1") == before
+    for part in run.parts:
+        assert [r["episodes"] for r in run.metrics(part)] == [r["episodes"] for r in RunFolder(whole).metrics(part)]
+
+
+def test_without_any_checkpoint_a_trained_run_is_refused(copy):
+    for path in copy.rglob("checkpoint.pt"):
+        path.unlink()
+    before = contents(copy)
+    with pytest.raises(RunFolderError, match=r"checkpoint.pt is missing, and so is final/checkpoint.pt.*Put back"):
+        list(run_cycles(copy))
+    assert contents(copy) == before
+
+
+def test_deleted_worlds_come_back_from_the_reply_unless_they_were_edited(copy, whole):
+    before = contents(copy, ["cycle-1/worlds.json"])
+    (copy / "cycle-1" / "worlds.json").unlink()
+    assert len(RunFolder(copy).episodes(RunFolder(copy).metrics("cycle-1")[0], "original")) == 0
+    list(run_cycles(copy))
+    assert RunFolder(copy).worlds("cycle-1") == RunFolder(whole).worlds("cycle-1")
+    assert contents(copy, ["cycle-1/worlds.json"]) == before
+    (copy / "cycle-1" / "worlds.json").unlink()
+    (copy / "cycle-1" / "edited.md").write_text("edited by hand")
+    with pytest.raises(RunFolderError, match="worlds.json is missing.*edited by hand.*delete edited.md"):
+        list(run_cycles(copy))
+    (copy / "cycle-1" / "edited.md").unlink()
+    (copy / "cycle-1" / "reply.md").unlink()
+    with pytest.raises(RunFolderError, match="worlds.json is missing.*the agent has trained in them.*Put back"):
+        list(run_cycles(copy))
+
+
+DAMAGE = {
+    "empty": lambda data: b"", "cut short": lambda data: data[: len(data) // 2],
+    "binary": lambda data: b"\x80\x02\xff" * 9,
+    "a number": lambda data: b"3", "a list": lambda data: b'[["x"]]', "an object": lambda data: b'{"x": []}',
+    "NaN": lambda data: re.sub(rb"\d+(\.\d+)?", b"NaN", data, count=3), "deep": lambda data: b"[" * 100_000,
+    "huge": lambda data: re.sub(rb"\d+(\.\d+)?", b"9" * 400, data, count=9),
+    "infinite": lambda data: re.sub(rb"\d+(\.\d+)?", b"1e999", data, count=3),
+    "null": lambda data: b"null", "keys missing": lambda data: data.replace(b'"', b'"_'),
+}
+FILES = ["run.json", "checkpoint.pt", "usage.jsonl", "events.jsonl", "cycle-1/evaluation.json", "cycle-1/worlds.json",
+         "cycle-1/purposes.json", "cycle-1/metrics.jsonl", "cycle-1/checkpoint.pt", "cycle-1/reply.md"]
+
+
+def plainly(error, name):
+    """What a person is told: the file and the way out, in words; no error of a library."""
+    text = str(error)
+    assert name.rpartition("/")[2] in text and re.search("Delete|Put back|open it with", text), text
+    raw = "Traceback|pydantic|JSONDecode|codec|Expecting|validation error|Error:|object has no"
+    assert not re.search(raw, text), text
+
+
+def attempts(folder, name):
+    """What reads a run: going on with it, its report and Compare (which need what `check` reads), playing."""
+    yield lambda: list(run_cycles(folder))
+    yield lambda: RunFolder(folder).check()
+    if name == "cycle-1/checkpoint.pt":
+        yield lambda: play(RunFolder(folder), folder.parent / "clip.gif", part="cycle-1", steps=2)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_damage_is_told_plainly_from_everywhere(copy, name, capsys, monkeypatch):
+    original, told = (copy / name).read_bytes(), 0
+    monkeypatch.setattr("envgen_nb.cycle.run._train", lambda *given: iter(()))
+    for what, damage in DAMAGE.items():
+        if name.endswith(".pt") and what in ("NaN", "huge", "infinite", "keys missing"):
+            continue
+        (copy / name).write_bytes(damage(original))
+        for attempt in attempts(copy, name):
+            try:
+                attempt()
+            except RunFolderError as error:
+                plainly(error, name)
+                told += 1
+        session = Session()
+        session.open(copy)
+        if session.error:
+            plainly(session.error, name)
+        (copy / name).write_bytes(original)
+    assert told >= (0 if name == "cycle-1/reply.md" else 6)       # of a finished run only the report shows the reply
+    (copy / name).write_bytes(DAMAGE["binary"](original))
+    needed = not name.endswith("checkpoint.pt") and name != "events.jsonl"
+    assert main(["report", str(copy)]) == (2 if needed else 0)
+    if needed:
+        plainly(capsys.readouterr().err, name)
+
+
+@pytest.mark.parametrize("name", ["checkpoint.pt", "cycle-1/evaluation.json", "cycle-1/worlds.json",
+                                  "cycle-1/purposes.json"])
+def test_to_delete_it_does_what_was_said(copy, whole, name):
+    (copy / name).write_bytes(b"\x80\x02")
+    with pytest.raises(RunFolderError, match="Delete it"):
+        RunFolder(copy).check()
+        list(run_cycles(copy))
+    (copy / name).unlink()
+    list(run_cycles(copy))
+    write_report(RunFolder(copy).check())
+    if name != "cycle-1/purposes.json":
+        assert RunFolder(copy).worlds("cycle-1") == RunFolder(whole).worlds("cycle-1")
+        assert all(measured(copy, part) == measured(whole, part) for part in RunFolder(whole).parts)
+
+
+@pytest.mark.parametrize("name, line", [("usage.jsonl", b'{"part": 3}'), ("events.jsonl", b"[]"),
+                                        ("cycle-1/metrics.jsonl", b'{"phase": "worlds"}')])
+def test_to_delete_a_line_does_what_was_said(copy, name, line):
+    original = (copy / name).read_bytes()
+    (copy / name).write_bytes(line + b"\n" + original)
+    with pytest.raises(RunFolderError, match="line 1 makes no sense.*Delete that line"):
+        RunFolder(copy).check()
+    (copy / name).write_bytes(original)
+    RunFolder(copy).check()
+
+
+def test_purposes_are_as_many_as_worlds(copy):
+    (copy / "cycle-1" / "purposes.json").write_text('["one"]')
+    with pytest.raises(RunFolderError, match="purposes.json is damaged: 1 purposes are not of 2 worlds. Delete it"):
+        RunFolder(copy).check()
+
+
+def test_a_state_of_no_such_agent_is_told(copy):
+    for state in ({"agent": {"policy": 3}}, {"agent": load_checkpoint(copy / "checkpoint.pt")["agent"], "stage": "x"}):
+        save_checkpoint(copy / "checkpoint.pt", state)
+        with pytest.raises(RunFolderError, match="checkpoint.pt is damaged.*Delete it"):
+            list(run_cycles(copy))
+
+
+def test_one_damaged_run_does_not_hide_the_others(whole, copy, monkeypatch):
+    monkeypatch.setattr("envgen_nb.studio.compare.choices", lambda session: {whole: "whole", copy: "copy"})
+    (copy / "cycle-1" / "evaluation.json").write_bytes(b"\x80")
+    session = Session()
+    session.open(whole)
+    view = compare_view(session)
+    chosen = view.children[0].children[0]
+    chosen.value = (whole, copy)
+    draw = next(w for w in view.children[0].children[1].children[1].children if isinstance(w, ipywidgets.Button))
+    draw.click()
+    text = view.children[1].value
+    assert f"{copy.name} is left out" in text and "Delete it" in text and ">whole<" in text
+    assert len(view.children[2].children) > 1 and not session.error
