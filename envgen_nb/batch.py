@@ -20,10 +20,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import papermill
 from jupyter_client import AsyncKernelManager
 from jupyter_core.utils import run_sync
-from papermill.exceptions import PapermillExecutionError
 
 import envgen_nb
 
@@ -102,8 +100,10 @@ def find_notebook(simulator: str) -> Path:
 
 def notebook_parameters(notebook: str | Path) -> dict[str, Any]:
     "The parameters of a notebook with their defaults, from the cell tagged `parameters`."
-    found = papermill.inspect_notebook(str(notebook))
-    return {name: ast.literal_eval(entry["default"]) for name, entry in found.items()}     # read as data
+    cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
+    source, = ("".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", ()))
+    return {line.targets[0].id: ast.literal_eval(line.value)                 # read as data
+            for line in ast.parse(source).body if isinstance(line, ast.Assign)}
 
 # %% ../nbs/70_batch.ipynb #a873efa1
 def read_parameters(
@@ -219,6 +219,8 @@ def run_notebook(
     Errors: `RunFolderError` for a new run where something is already, `FolderInUse` for one that another process works
     on, `NotebookError`. Each of them, and Ctrl-C, has a note that says how to go on, if there is a run to go on with.
     """
+    import papermill                                                    # takes two seconds: not at each command
+    from papermill.exceptions import PapermillExecutionError
     notebook, folder = find_notebook(simulator), Path(folder).resolve()
     output, final = folder / f".{notebook.name}", folder / notebook.name
     with _hold_run(folder, new=parameters is not None), _watched(folder), _kernel() as kernel:
@@ -229,7 +231,7 @@ def run_notebook(
                 extra_arguments=["--log-level=50"])                     # what matters comes as a failed cell
         except PapermillExecutionError as error:
             output.replace(final)
-            raise NotebookError(f"{error.ename}: {error.evalue}\\n\\nThe notebook with the error: {final}") from error
+            raise NotebookError(f"{error.ename}: {error.evalue}\n\nThe notebook with the error: {final}") from error
         except RuntimeError as error:
             raise NotebookError(f"the notebook's process: {error}") from error
         finally:

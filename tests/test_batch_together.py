@@ -80,9 +80,10 @@ def training(folder: Path) -> None:
     wait_for(lambda: any(r["event"] == "Training" for r in read_jsonl(folder / "events.jsonl")))
 
 
-def test_runs_that_are_stopped(tmp_path):
+@pytest.mark.parametrize("ways", [{signal.SIGKILL: -9, signal.SIGTERM: 143},
+                                  pytest.param({signal.SIGINT: 130}, marks=pytest.mark.long)], ids=["killed", "Ctrl-C"])
+def test_runs_that_are_stopped(tmp_path, ways):
     """Ctrl-C, SIGTERM and SIGKILL: the kernel ends, nothing is left but the run, and the terminal says how to go on."""
-    ways = {signal.SIGKILL: -9, signal.SIGINT: 130, signal.SIGTERM: 143}
     runs = {how: start(tmp_path, "run", "crafter", *TINY, 2_000_000, "-p", "folder", how.name) for how in ways}
     for how, run in runs.items():
         folder = tmp_path / how.name
@@ -130,6 +131,7 @@ def test_a_run_that_is_stopped_before_it_begins(tmp_path):
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_kernel_that_dies(tmp_path):
     """Out of memory, say: the terminal says so, names the run and how to go on, and the command does."""
     run = start(tmp_path, "run", "crafter", *TINY, 65_536, "-p", "folder", "my run")

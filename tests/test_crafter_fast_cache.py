@@ -87,7 +87,7 @@ def test_changed_rules_are_played_even_where_only_a_callee_has_changed(played, t
     assert food == 7 and folder != first[1] and "Compiling" in said
 
 
-def test_where_nothing_can_be_written_there_is_no_folder_and_no_error(played, tmp_path):
+def test_where_nothing_can_be_written_there_is_no_folder_and_no_error(tmp_path):
     (tmp_path / "a file").touch()
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "a file")}
     code = "from envgen_nb.crafter.fast import compile; print(compile.FOLDER)"
