@@ -169,22 +169,29 @@ class Browser:
 
 
 @contextlib.contextmanager
-def browser(folder: Path, home: Path, pictures: bool) -> Iterator[Browser]:
-    """JupyterLab on a folder of notebooks, with a browser in front of it.
-
-    Pictures and figures are kept in the folder that ENVGEN_SCREENSHOTS names, else beside the folder of settings.
-    """
+def jupyterlab(folder: Path, home: Path) -> Iterator[Lab]:
+    """JupyterLab on a folder of notebooks."""
     folder.mkdir(parents=True, exist_ok=True)
-    shots = Path(os.environ.get("ENVGEN_SCREENSHOTS") or home.parent / "screenshots").resolve()
-    print(f"screenshots: {shots}")
-    system = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     lab = Lab(folder, home)
     try:
         lab.wait()
-        with sync_playwright() as playwright:
-            chromium = playwright.chromium.launch(executable_path=system, args=FLAGS)
-            page = chromium.new_page(viewport={"width": WIDTHS["wide"], "height": 1500})
-            yield Browser(lab, page, shots, pictures)
-            chromium.close()
+        yield lab
     finally:
         lab.close()
+
+
+@contextlib.contextmanager
+def browser(lab: Lab, pictures: bool) -> Iterator[Browser]:
+    """A browser before it; in the end the kernels that it had started are ended.
+
+    Pictures and figures are kept in the folder that ENVGEN_SCREENSHOTS names, else beside the folder of settings.
+    """
+    shots = Path(os.environ.get("ENVGEN_SCREENSHOTS") or lab.home.parent / "screenshots").resolve()
+    print(f"screenshots: {shots}")
+    system = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=system, args=FLAGS)
+        page = chromium.new_page(viewport={"width": WIDTHS["wide"], "height": 1500})
+        yield Browser(lab, page, shots, pictures)
+        chromium.close()
+    lab.end_kernels()

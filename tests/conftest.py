@@ -6,7 +6,7 @@ with more examples.
 
 With several processes (`-n 2`) the tests of a file stay in one, so that what a file makes once is made once; tests of
 the files in `SPREAD` need nothing of each other and go wherever there is room. All browser tests are one group: one
-JupyterLab and one browser serve them.
+JupyterLab serves them.
 """
 from collections import Counter
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from browser import Browser, browser
+from browser import Browser, Lab, browser, jupyterlab
 
 SPREAD = ("test_notebooks", "test_repository")                                    # each test for itself
-BROWSER = ("test_studio_lab", "test_studio_browser")                              # one JupyterLab, one browser
+BROWSER = ("test_studio_lab", "test_studio_browser")                              # one JupyterLab
 EXAMPLES = {"short": 30, "long": 300}                                             # of each test of hypothesis
 
 
@@ -61,10 +61,17 @@ def long(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="session")
-def desk(tmp_path_factory: pytest.TempPathFactory, long: bool) -> Iterator[Browser]:
-    """A JupyterLab and a browser before it, for all tests of the studio that need them."""
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A JupyterLab for all tests that need one."""
     folder = tmp_path_factory.mktemp("lab")
-    with browser(folder / "notebooks", folder / "home", pictures=long) as one:
+    with jupyterlab(folder / "notebooks", folder / "home") as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def desk(lab: Lab, long: bool) -> Iterator[Browser]:
+    """A browser before it. Only while the tests of a file need it: Playwright's event loop disturbs other tests."""
+    with browser(lab, pictures=long) as one:
         yield one
 
 

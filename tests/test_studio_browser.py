@@ -35,8 +35,7 @@ def seen(desk):
                    MAKE.format(game="crafter", vocabulary="extended", one="place_table", two="eat_plant"), SHOW)
     write_notebook(folder / "heist.ipynb", IMPORTS,
                    MAKE.format(game="heist", vocabulary="paper", one="open_lock_1", two="take_gem"), SHOW)
-    yield desk
-    desk.lab.end_kernels()
+    return desk
 
 
 def cards(seen: Browser):

@@ -44,8 +44,7 @@ def place(desk) -> Path:
 def seen(desk, place):
     shutil.copy(ROOT / "tests" / "recordings" / "crafter-first.md", place / "recorded.md")
     lab_notebook(place / "crafter.ipynb", folder="runs/first", **SMALL)
-    yield desk
-    desk.lab.end_kernels()
+    return desk
 
 
 def studio(seen: Browser):
