@@ -18,6 +18,7 @@ from browser import Browser, Lab, browser, jupyterlab
 
 SPREAD = ("test_notebooks", "test_repository")                                    # each test for itself
 BROWSER = ("test_studio_lab", "test_studio_browser")                              # one JupyterLab
+FIRST = (*BROWSER, "test_batch_together", "test_readme", "test_batch", "test_studio", "test_cycle_resume")
 EXAMPLES = {"short": 30, "long": 300}                                             # of each test of hypothesis
 
 
@@ -44,13 +45,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests, and put the browser's, which take longest, first."""
+    """Choose the tests, and put the files that take longest first, tests that go wherever there is room last."""
     chosen, left = [], []
     for item in items:
         long = item.get_closest_marker("long") is not None
         both = "long" in getattr(item, "fixturenames", ()) or hypothesis.is_hypothesis_test(getattr(item, "obj", None))
         (chosen if (long or both if config.getoption("long") else not long) else left).append(item)
-    items[:] = sorted(chosen, key=lambda item: group(item.path) != "browser")
+    items[:] = sorted(chosen, key=lambda item: (item.path.stem in SPREAD, item.path.stem not in FIRST))
     config.hook.pytest_deselected(items=left)
 
 

@@ -65,6 +65,7 @@ def test_the_first_workshop_shows_it_with_other_seeds_too(seed, tmp_path, one_th
     assert gain(tmp_path / "done.ipynb", seed=seed) > 0.3
 
 
+@pytest.mark.long
 def test_the_first_workshop_trains_in_worlds_of_ones_own(tmp_path, one_thread):
     """What a participant writes comes to the prompt, and what a chat window answers comes to the run."""
     one = 'Environment {0}:\n```json\n{{"inventory_settings": {{"wood": {0}}}}}\n```\nPurpose: mine.\n'

@@ -138,8 +138,8 @@ def test_the_run_folder_is_as_the_readme_says(run):
     assert names <= there, names - there
 
 
-def test_the_package_is_whole(tmp_path):
-    """A wheel has every module, the prompt templates and the lab notebooks, and runs where no clone is."""
+def test_the_package_is_whole(tmp_path, long):
+    """A wheel has every module, the prompt templates and the lab notebooks, and finds them where no clone is."""
     source, site, empty = tmp_path / "source", tmp_path / "site", tmp_path / "empty"
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE", "envgen_nb", "nbs"):       # building leaves files there
@@ -155,6 +155,11 @@ def test_the_package_is_whole(tmp_path):
     assert modules <= there, modules - there
 
     empty.mkdir()
+    code = "from envgen_nb.batch import find_notebook; print(find_notebook('crafter'))"
+    found = sh([sys.executable, "-c", code], cwd=empty, PYTHONPATH=str(site))
+    assert found.stdout.strip() == str(site / "envgen_nb" / "lab" / "crafter.ipynb")
+    if not long:                          # to run it takes a minute: its engine is compiled anew
+        return
     sh([site / "bin" / "envgen", "run", "crafter", *shlex.split(TINY)], cwd=empty, PYTHONPATH=str(site))
     (folder,) = (empty / "runs").iterdir()
     ran = json.loads((folder / "crafter.ipynb").read_text())["metadata"]["papermill"]["input_path"]
