@@ -35,7 +35,7 @@ from envgen_nb.studio.figures import scores, training_episodes, training_score
 
 RESULTS = Path(__file__).with_suffix(".jsonl")
 REPLY = Path(__file__).parent.parent / "tests" / "recordings" / "crafter-first.md"
-PROTOCOL = 2    # how a run is counted; records of another number are of other quantities, and are left out
+PROTOCOL = 2    # how a run is counted; runs of different protocols are never compared, and stand apart in the table
 DESIGNERS = {"plain": {"designer": "none"}, "offline": {"designer": "offline"},
              "fixed": {"designer": "replay", "designer_options": {"files": str(REPLY), "repeat_last": True}}}
 
@@ -68,28 +68,29 @@ def run_one(arguments: tuple) -> dict:
 
 
 def recorded() -> list[dict]:
-    "The runs that there are."
-    return [record for record in read_jsonl(RESULTS) if record.get("protocol") == PROTOCOL]
+    "The runs that there are. The first protocol left episodes out that the end of a stage broke off."
+    return [{"protocol": 1, "scale": 1.0} | record for record in read_jsonl(RESULTS)]
 
 
 def table() -> str:
     "Every kind of run: mean and 95% interval over its seeds; how much more than the plain run of the same seed."
     records = recorded()
-    lines = [f"{'agent':8} {'device':6} {'steps':>9} {'seeds':>5} {'':8} {'reward':>12} {'over training':>13} "
-             f"{'seconds':>7}  score at the start, after each cycle, at the end"]
-    for kind in sorted({(r["agent"], r["device"], r["steps"]) for r in records}):
-        of = {who: {r["seed"]: r for r in records if (r["agent"], r["device"], r["steps"], r["who"]) == (*kind, who)}
+    lines = [f"{'protocol':8} {'agent':8} {'device':6} {'steps':>9} {'seeds':>5} {'':8} {'reward':>12} "
+             f"{'over training':>13} {'seconds':>7}  score at the start, after each cycle, at the end"]
+    facts = ("protocol", "agent", "device", "steps")
+    for kind in sorted({tuple(r[fact] for fact in facts) for r in records}):
+        of = {who: {r["seed"]: r for r in records if (*(r[fact] for fact in facts), r["who"]) == (*kind, who)}
               for who in DESIGNERS}
         for who, runs in of.items():
             if runs:
                 reward, training = (interval([r[key] for r in runs.values()]) for key in ("return", "score_training"))
                 seconds = np.mean([r["seconds_training"] for r in runs.values()])
-                lines.append(f"{kind[0]:8} {kind[1]:6} {kind[2]:9,} {len(runs):5} {who:8} {reward:>12} {training:>13} "
-                             f"{seconds:7.0f}  " + curve([r["scores"] for r in runs.values()]))
+                lines.append(f"{kind[0]:8} {kind[1]:8} {kind[2]:6} {kind[3]:9,} {len(runs):5} {who:8} {reward:>12} "
+                             f"{training:>13} {seconds:7.0f}  " + curve([r["scores"] for r in runs.values()]))
             paired = sorted(runs.keys() & of["plain"].keys()) if who != "plain" else []
             if paired:
                 more = [np.subtract(runs[seed]["scores"], of["plain"][seed]["scores"]) for seed in paired]
-                lines.append(f"{f'more than plain, {len(paired)} seeds':>76}  " + curve(more))
+                lines.append(f"{f'more than plain, {len(paired)} seeds':>85}  " + curve(more))
     return "\n".join(lines)
 
 
@@ -112,7 +113,8 @@ def main() -> None:
     given = {"agent": args.agent, "device": args.device} | ({"threads": 1} if args.jobs > 1 else {})
     if not args.table:
         there = {(r["who"], r["seed"]) for r in recorded()
-                 if (r["agent"], r["device"], r["scale"]) == (args.agent, args.device, args.scale)}
+                 if (r["protocol"], r["agent"], r["device"], r["scale"])
+                 == (PROTOCOL, args.agent, args.device, args.scale)}
         due = [(who, seed) for seed in args.seeds for who in args.who if args.again or (who, seed) not in there]
         with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
             for done in pool.imap_unordered(run_one, [(who, seed, args.scale, given) for who, seed in due]):
