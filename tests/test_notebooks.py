@@ -29,7 +29,13 @@ def run_notebook(path: Path, told: Path) -> None:
     os._exit(not passed)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "nbs").glob("*.ipynb")), ids=lambda path: path.stem)
+# What they define in their own cells is compiled at each run, or they measure; other tests try the same code.
+LONG = ("17c", "17d", "17e", "17f", "17g", "72", "73")
+NOTEBOOKS = [pytest.param(path, id=path.stem, marks=[pytest.mark.long] * path.stem.startswith(LONG))
+             for path in sorted((ROOT / "nbs").glob("*.ipynb"))]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS)
 def test_notebook(path, tmp_path):
     process = FORKS.Process(target=run_notebook, args=(path, tmp_path / "told"))
     process.start()
