@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['write_bytes', 'write_text', 'write_json', 'append_jsonl', 'read_jsonl', 'parse_json', 'FolderInUse', 'hold_folder',
-           'is_held', 'usable_cores', 'machine']
+           'holder', 'usable_cores', 'machine']
 
 # %% ../nbs/03_files.ipynb #1e479f5e
 import contextlib
@@ -128,17 +128,18 @@ def hold_folder(
         yield
 
 
-def is_held(folder: str | Path) -> bool:
-    "Whether somebody holds a folder at the moment; looking changes nothing in it."
+def holder(folder: str | Path) -> int | None:
+    "The number of the process that holds a folder at the moment; None: nobody does. Looking changes nothing in it."
     import fcntl
     try:
         with open(Path(folder) / ".lock") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return False
+        return None
     except BlockingIOError:
-        return True
-    return False
+        said = (Path(folder) / ".lock").read_text().strip()
+        return int(said) if said.isdecimal() else 0          # 0: it has not yet said who it is
+    return None
 
 # %% ../nbs/03_files.ipynb #d828f828
 _VERSIONS = ("envgen_nb", "torch", "numpy", "crafter", "numba", "gymnasium", "openai", "pydantic")

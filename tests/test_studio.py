@@ -1,11 +1,13 @@
 """The studio without a browser: its state is driven as its buttons drive it."""
 import base64
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -236,19 +238,27 @@ def test_a_run_can_be_read_when_its_recordings_are_gone(tmp_path, monkeypatch):
         make_settings(designer="replay", designer_options={"files": "mine.md"})
 
 
-def test_a_run_that_another_process_holds(tmp_path):
-    session = session_in(tmp_path / "run")
+@contextlib.contextmanager
+def held_elsewhere(folder: Path) -> Iterator[int]:
+    """Another process holds a folder; its number."""
     code = ("import sys, time; from envgen_nb.files import hold_folder\n"
             "with hold_folder(sys.argv[1]): print('held', flush=True); time.sleep(60)")
-    other = subprocess.Popen([sys.executable, "-c", code, tmp_path / "run"], stdout=subprocess.PIPE, text=True)
+    other = subprocess.Popen([sys.executable, "-c", code, folder], stdout=subprocess.PIPE, text=True)
     try:
         other.stdout.readline()
-        session.generate()
-        session.wait(30)
-        assert f"in use by process {other.pid}" in session.error
+        yield other.pid
     finally:
         other.kill()
         other.wait()
+        other.stdout.close()
+
+
+def test_a_run_that_another_process_holds(tmp_path):
+    session = session_in(tmp_path / "run")
+    with held_elsewhere(tmp_path / "run") as number:
+        session.generate()
+        session.wait(30)
+        assert f"in use by process {number}" in session.error
     session.generate()
     done(session)
 
@@ -303,7 +313,7 @@ def test_the_curves_are_those_of_the_run_that_is_open(tmp_path, whole):
 
 
 def test_a_notebook_that_is_run_again_goes_on_with_the_newest_run(tmp_path, monkeypatch):
-    """If nobody works on it; what its parameters say otherwise is asked, and papermill has a new run each time."""
+    """If no other program works on it; other parameters are asked about; papermill has a new run each time."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "broken").mkdir(parents=True)
     (tmp_path / "runs" / "broken" / "run.json").write_text("{")
@@ -311,12 +321,32 @@ def test_a_notebook_that_is_run_again_goes_on_with_the_newest_run(tmp_path, monk
     second = open_run("", **SMALL)                                       # as papermill does
     os.utime(first.path / "run.json", (1, 1))
     assert first.path != second.path and open_run("", again=True, **SMALL).path == second.path
-    with hold_folder(second.path):
+    with hold_folder(second.path):                                       # by this very notebook
+        assert open_run("", again=True, **SMALL).path == second.path
+    with held_elsewhere(second.path):
         assert open_run("", again=True, **SMALL).path == first.path
-        with hold_folder(first.path):
+        with held_elsewhere(first.path):
             assert open_run("", again=True, **SMALL).path not in (first.path, second.path)
     assert open_run(tmp_path / "mine", again=True, **SMALL).path == tmp_path / "mine"      # a folder is a folder
     assert newest_run("heist") is None
+
+
+def test_a_cell_that_is_run_again_while_its_run_trains_shows_that_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = Studio(open_run("", again=True, **SMALL))
+    first.session.all()
+    try:
+        again = open_run("", again=True, **SMALL)                        # the lock on it is this process's own
+        assert again.path == first.run.path
+        second = Studio(again)
+        assert second.session is first.session and second.session.busy
+        press = {button.description: button for button in second.view.children[2].children}
+        press["Stop"].click()
+    finally:
+        first.session.stop()
+        assert first.session.wait(60)
+    assert first.session.error == "" and len(list((tmp_path / "runs").iterdir())) == 1
+    assert Studio(again).session is not first.session                    # it rests: whoever comes next has one anew
 
 
 def test_a_run_with_other_settings_than_the_notebook_is_asked_about(tmp_path, monkeypatch):

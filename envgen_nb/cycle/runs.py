@@ -8,6 +8,7 @@ __all__ = ['runs_folder', 'reserve_folder', 'list_runs', 'newest_run', 'differen
 # %% ../../nbs/54_cycle.runs.ipynb #39ca3208
 import contextlib
 import itertools
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from ..agent.ppo import Agent
 from .folder import RunFolder, RunFolderError, create_run
 from .run import load_state, new_agent
 from .settings import RunSettings, load_settings, read_ini
-from ..files import is_held
+from ..files import holder
 
 # %% ../../nbs/54_cycle.runs.ipynb #e5e0c265
 def runs_folder() -> Path:
@@ -43,11 +44,11 @@ def list_runs(
 
 # %% ../../nbs/54_cycle.runs.ipynb #d01a9c34
 def newest_run(simulator: str) -> RunFolder | None:
-    "The newest run of a game that nobody works on at the moment; None: there is none."
+    "The newest run of a game that no other process works on at the moment; None: there is none."
     for path in list_runs():
         with contextlib.suppress(RunFolderError):            # of another version, or damaged
             run = RunFolder(path)
-            if run.settings.simulator == simulator and not is_held(path):
+            if run.settings.simulator == simulator and holder(path) in (None, os.getpid()):
                 return run
     return None
 
@@ -76,7 +77,7 @@ def new_run(
 
 def open_run(
     folder: str | Path,       # of the run; "" for a new one in the runs folder
-    again: bool = False,      # without a folder: rather go on with the newest run of the game that nobody works on
+    again: bool = False,      # without a folder: rather go on with `newest_run`
     **given: Any,             # settings; None means: as in settings.ini, or the default
 ) -> RunFolder:
     "The run in a folder, to be gone on with, or a new one with the given settings."

@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 import traceback
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -404,8 +405,18 @@ class _Steps(Worker):
 class Session(_Steps):
     "One run, and what is being done with it."
 
+    every = weakref.WeakSet()       # the sessions of this process
+
+    @classmethod
+    def of(cls, run: RunFolder | str | Path) -> "Session":
+        "The session of this process that works on a run at the moment; else a new one."
+        path = Path(run.path if isinstance(run, RunFolder) else run).resolve()
+        at_work = (session for session in cls.every if session.busy and session.run.path.resolve() == path)
+        return next(at_work, None) or cls(run)
+
     def __init__(self, run: RunFolder | str | Path | None = None):
         super().__init__()
+        self.every.add(self)
         if run is not None:
             self.open(run.path if isinstance(run, RunFolder) else run)
 

@@ -369,8 +369,8 @@ def wanted_html(run: RunFolder, wanted: RunSettings) -> str:
     "What is asked, and in which settings the run differs."
     rows = [(name, *(json.dumps(value, ensure_ascii=False) for value in both))
             for name, both in different(run, wanted).items()]
-    told = note(f"{run.path.name} is the newest run of this game that nobody works on. The notebook's parameters and "
-                "settings.ini say something else. Which one do you want?")
+    told = note(f"{run.path.name} is the newest run of this game that no other program works on. The notebook's "
+                "parameters and settings.ini say something else. Which one do you want?")
     return f'<div class="envgen" role="alert">{told}{table(["setting", "this run", "the notebook"], rows)}</div>'
 
 

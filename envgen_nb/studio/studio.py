@@ -84,7 +84,7 @@ def still_html(session: Session) -> str:
     curve = base64.b64encode(curve_png(session.points)).decode()
     now = time.strftime("%Y-%m-%d, %H:%M")
     return (f'<div class="envgen-still"><p><i>The studio as it was on {now}. To go on, run all cells of the '
-            f"notebook again: the newest run that nobody works on is opened; if that is another one, choose "
+            f"notebook again: the newest run that no other program works on is opened; if that is another one, choose "
             f"{html.escape(session.run.path.name)} there and press Open. (Where it says “model not found”, the "
             f'studio was shown by a kernel that has ended.)</i></p>'
             f'{status_html(session)}<img alt="learning curve" src="data:image/png;base64,{curve}">'
@@ -260,7 +260,7 @@ class Studio(_Desk):
         run: RunFolder | str | Path | None = None,   # a run, or its folder; None: a new one with the settings given
         **settings: Any,                             # as for `open_run`; if the run has others, the person is asked
     ):
-        super().__init__(Session(run if run is not None else open_run("", **settings)))
+        super().__init__(Session.of(run if run is not None else open_run("", **settings)))
         if settings:
             self.session.want(load_settings(**settings))
         self.handle, self.pictured = None, 0.0
