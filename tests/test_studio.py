@@ -3,6 +3,7 @@ import base64
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -496,6 +497,16 @@ def test_what_others_wrote_is_shown_as_text(tmp_path):
     assert evil in studio.run.purposes("cycle-1")[1]
     assert not any("<script>" in text or "<img src=x" in text for text in shown)
     assert sum("&lt;script&gt;" in text for text in shown) >= 3
+
+
+def test_a_damaged_picture_of_worlds_is_told(tmp_path, whole):
+    shutil.copytree(whole, tmp_path / "run")
+    picture = tmp_path / "run" / "cycle-1" / "worlds.png"
+    for left in (b"", b"no picture", picture.read_bytes()[:2000]):
+        picture.write_bytes(left)
+        shown = strip_html(RunFolder(tmp_path / "run"))
+        assert "The picture cycle-1/worlds.png is damaged" in shown and shown.count("<img") == 1
+        assert "worlds.png is damaged" not in strip_html(RunFolder(whole))
 
 
 def test_templates_by_name(tmp_path, monkeypatch):

@@ -155,9 +155,13 @@ def strip_html(run: RunFolder, width: int = 420) -> str:
             listed = "".join(f"<li>{f'<i>{BEFORE_EDIT}</i> ' if source == 'edited' else ''}"
                              f"{_purpose(purpose or str(world))}</li>" for source, purpose, world in
                              zip(origins(run, part), run.purposes(part), run.worlds(part), strict=True))
+            try:
+                picture = (f'<img alt="the worlds of {part}" '
+                           f'src="{_strip(path, width, path.stat().st_mtime)}">')
+            except (OSError, SyntaxError, ValueError):           # what Pillow raises for a damaged picture
+                picture = note(f"The picture {part}/{path.name} is damaged; the worlds themselves are in worlds.json.")
             shown.append(f'<figure style="margin:0;flex:0 1 {width}px;min-width:220px"><figcaption><b>'
-                         f'{part.replace("-", " ").capitalize()}</b></figcaption><img alt="the worlds of {part}" '
-                         f'src="{_strip(path, width, path.stat().st_mtime)}"><ol class="envgen-quiet" '
+                         f'{part.replace("-", " ").capitalize()}</b></figcaption>{picture}<ol class="envgen-quiet" '
                          f'style="margin:2px 0;padding-left:1.4em">{listed}</ol></figure>')
     if not shown:
         return note("No worlds have been designed in this run.", "envgen-quiet")
