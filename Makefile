@@ -2,7 +2,7 @@
 # make test   what every change needs, in ten minutes: notebooks, tests, export is clean, lint
 # make test-all   the long forms of the tests, and nothing else: half an hour more
 # make parity STEPS=2000000   the compiled Crafter engine beside the package's, compared after every step
-# make lab    JupyterLab on nbs/lab/crafter.ipynb
+# make lab    JupyterLab on nbs/lab/envgen.ipynb
 #
 # ARGS goes to the command behind it: make run ARGS="-p designer none -p seed 3"
 
@@ -45,7 +45,7 @@ parity: $(READY)
 	$(BIN)/python tests/crafter_parity.py --steps $(STEPS) $(ARGS)
 
 lab: $(READY)
-	$(BIN)/jupyter lab nbs/lab/crafter.ipynb $(ARGS)
+	$(BIN)/jupyter lab nbs/lab/envgen.ipynb $(ARGS)
 
 # torch goes first, so that nothing else can pull another build of it.
 $(READY): requirements.lock requirements-heist.lock pyproject.toml

@@ -35,7 +35,7 @@ from envgen_nb.studio.figures import (
 )
 from .studio.play import animate, record
 from .studio.progress import watch
-from .world import World, counted, get_simulator, simulators
+from .world import World, counted, get_simulator
 
 # %% ../nbs/70_batch.ipynb #9d999089
 def _conversation_html(run: RunFolder) -> str:
@@ -87,15 +87,13 @@ def write_report(
     return path
 
 # %% ../nbs/70_batch.ipynb #dd10e323
-def find_notebook(simulator: str) -> Path:
-    "The lab notebook of a game: nbs/lab/<simulator>.ipynb of the working directory, or the one in the package."
+def find_notebook() -> Path:
+    "The lab notebook: nbs/lab/envgen.ipynb of the working directory, or the one in the package."
     places = [Path.cwd() / "nbs" / "lab", Path(envgen_nb.__file__).parent / "lab"]
     for place in places:
-        if (place / f"{simulator}.ipynb").exists():
-            return place / f"{simulator}.ipynb"
-    known = {path.stem for place in places for path in place.glob("*.ipynb")}
-    raise SettingsError(f"there is no notebook {simulator}.ipynb in {places[0]}, nor in the package; "
-                        f"known: {', '.join(sorted(known)) or 'none'}")
+        if (place / "envgen.ipynb").exists():
+            return place / "envgen.ipynb"
+    raise SettingsError(f"there is no notebook envgen.ipynb in {places[0]}, nor in {places[1]}")
 
 
 def notebook_parameters(notebook: str | Path) -> dict[str, Any]:
@@ -124,8 +122,7 @@ def read_parameters(
                 values[name] = json.loads(text)
             except ValueError:
                 values[name] = {"True": True, "False": False, "None": None}.get(text, text)
-    game = {"simulator": Path(notebook).stem} if Path(notebook).stem in simulators() else {}
-    settings = load_settings(**game | {k: v for k, v in (known | values).items() if k in RunSettings.model_fields})
+    settings = load_settings(**{k: v for k, v in (known | values).items() if k in RunSettings.model_fields})
     check_designer(settings)
     get_device(settings.device)
     get_simulator(settings.simulator).check_installed()
@@ -210,23 +207,23 @@ class NotebookError(RuntimeError):
 
 
 def run_notebook(
-    simulator: str,                       # whose lab notebook
-    parameters: dict[str, Any] | None,    # of a new run, as from `read_parameters`; None: go on with the one there
+    parameters: dict[str, Any],           # as from `read_parameters`; a run that is there has its own settings
     folder: str | Path,                   # of the run
+    new: bool = True,                     # False: go on with the run that is there
 ) -> Path:                                # the executed notebook, in the run folder
-    """Run a lab notebook headless with papermill and tell the terminal how it goes.
+    """Run the lab notebook headless with papermill and tell the terminal how it goes.
 
     Errors: `RunFolderError` for a new run where something is already, `FolderInUse` for one that another process works
     on, `NotebookError`. Each of them, and Ctrl-C, has a note that says how to go on, if there is a run to go on with.
     """
     import papermill                                                    # takes two seconds: not at each command
     from papermill.exceptions import PapermillExecutionError
-    notebook, folder = find_notebook(simulator), Path(folder).resolve()
+    notebook, folder = find_notebook(), Path(folder).resolve()
     output, final = folder / f".{notebook.name}", folder / notebook.name
-    with _hold_run(folder, new=parameters is not None), _watched(folder), _kernel() as kernel:
+    with _hold_run(folder, new), _watched(folder), _kernel() as kernel:
         try:
             papermill.execute_notebook(
-                str(notebook), str(output), (parameters or {}) | {"folder": str(folder)}, kernel_name="python3",
+                str(notebook), str(output), parameters | {"folder": str(folder)}, kernel_name="python3",
                 progress_bar=False, cwd=str(Path.cwd()), km=kernel, start_timeout=PATIENCE, iopub_timeout=PATIENCE,
                 extra_arguments=["--log-level=50"])                     # what matters comes as a failed cell
         except PapermillExecutionError as error:

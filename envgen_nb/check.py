@@ -22,7 +22,7 @@ from typing import Any
 
 from . import __version__
 from .files import FolderInUse, hold_folder, machine, usable_cores, write_text
-from .world import get_simulator, make_vec, simulators
+from .world import games, get_simulator, make_vec
 
 # %% ../nbs/74_check.ipynb #5a12457c
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def check_engine() -> Iterator[Finding]:
 def check_games() -> Iterator[Finding]:
     "Every game; all but Crafter can be done without."
     yield from check_engine()
-    for name in simulators():
+    for name in games.names():
         if name == "crafter":
             continue
         try:
@@ -151,7 +151,7 @@ def kernel_says(
 
 # %% ../nbs/74_check.ipynb #53b9319b
 def check_jupyter() -> Iterator[Finding]:
-    "JupyterLab, the kernel, and the notebooks that runs execute."
+    "JupyterLab, the kernel, and the notebook that runs execute."
     import jupyterlab
 
     from envgen_nb.batch import find_notebook
@@ -161,12 +161,11 @@ def check_jupyter() -> Iterator[Finding]:
     yield Finding("Jupyter", "kernel python3", "ok" if there == here else "wrong",
                   "starts, and finds this package" if there == here else f"answers {there}, not {here}",
                   "" if there == here else f"{sys.executable} -m ipykernel install --sys-prefix --name python3")
-    for name in simulators():
-        try:
-            yield Finding("Jupyter", f"notebook {name}", "ok", str(find_notebook(name)))
-        except ValueError as error:
-            yield Finding("Jupyter", f"notebook {name}", "wrong" if name == "crafter" else "optional", _words(error),
-                          "run in a clone of the repository, or install the package again")
+    try:
+        yield Finding("Jupyter", "notebook", "ok", str(find_notebook()))
+    except ValueError as error:
+        yield Finding("Jupyter", "notebook", "wrong", _words(error),
+                      "run in a clone of the repository, or install the package again")
 
 # %% ../nbs/74_check.ipynb #09b1b770
 def check_gpu(

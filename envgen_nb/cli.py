@@ -14,38 +14,47 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from . import __version__
-from .world import counted, get_simulator, load_worlds, simulators
+from .world import Simulator, counted, games, get_simulator, load_worlds
 
 # %% ../nbs/71_cli.ipynb #f534ee25
 def _run(args: argparse.Namespace) -> int:
-    "A whole experiment: the lab notebook of a game, headless."
+    "A whole experiment: the lab notebook, headless."
     from envgen_nb.batch import find_notebook, read_parameters
     from envgen_nb.cycle.runs import reserve_folder
-    parameters = read_parameters(find_notebook(args.simulator), args.parameter)
+    parameters = read_parameters(find_notebook(), [*args.parameter, ("simulator", args.simulator)])
     folder = parameters.pop("folder", "") or reserve_folder(args.simulator)
-    return _headless(args.simulator, parameters, Path(folder))
+    return _headless(parameters, Path(folder), new=True)
+
+
+def _open(args: argparse.Namespace) -> Any:
+    "The run that a command is about."
+    from envgen_nb.cycle.folder import RunFolder, trust
+    if args.trust:
+        trust(args.run)
+    return RunFolder(args.run)
 
 
 def _resume(args: argparse.Namespace) -> int:
     "Go on with a run that was stopped or killed."
-    from envgen_nb.cycle.folder import RunFolder, change_limits
+    from envgen_nb.cycle.folder import change_limits
     from envgen_nb.cycle.settings import check_designer
-    run = change_limits(RunFolder(args.run), args.max_reasks, args.max_calls, args.max_tokens)
+    run = change_limits(_open(args), args.max_reasks, args.max_calls, args.max_tokens)
     if not run.designed():
         check_designer(run.settings)
-    return _headless(run.settings.simulator, None, run.path)
+    names = {"simulator": run.settings.simulator, "designer": run.settings.designer} if args.trust else {}
+    return _headless(names, run.path, new=False)
 
 # %% ../nbs/71_cli.ipynb #64f4d210
-def _headless(simulator: str, parameters: dict | None, folder: Path) -> int:
+def _headless(parameters: dict, folder: Path, new: bool) -> int:
     "Run the notebook, print what came of it, and say where it all is."
     from envgen_nb.batch import NotebookError, run_notebook
     from envgen_nb.cycle.folder import RunFolder
     from envgen_nb.studio.figures import table_text
     try:
-        notebook = run_notebook(simulator, parameters, folder)
+        notebook = run_notebook(parameters, folder, new)
     except NotebookError as error:
         return _fail(f"\n{error}", error, 1)
     usage = (run := RunFolder(folder)).usage()
@@ -61,9 +70,15 @@ def _fail(text: str, error: BaseException, status: int) -> int:
     return status
 
 # %% ../nbs/71_cli.ipynb #22ad6abb
+def _game(name: str) -> Simulator:
+    "The game that a person has named."
+    games.take(name)
+    return get_simulator(name)
+
+
 def _worlds(args: argparse.Namespace) -> int:
     "Check a file of worlds, say what is set in vain, and draw it."
-    simulator = get_simulator(args.simulator)
+    simulator = _game(args.simulator)
     text = Path(args.file).read_text(encoding="utf-8")
     worlds, complaints = load_worlds(simulator.world_class(args.vocabulary), text)
     for complaint in complaints:
@@ -86,15 +101,14 @@ def _worlds(args: argparse.Namespace) -> int:
 def _prompt(args: argparse.Namespace) -> int:
     "Print the first prompt, as the designer would get it."
     from envgen_nb.designer.prompt import first_prompt, load_templates
-    print(first_prompt(load_templates(args.templates), get_simulator(args.simulator), args.vocabulary, args.num_worlds))
+    print(first_prompt(load_templates(args.templates), _game(args.simulator), args.vocabulary, args.num_worlds))
     return 0
 
 
 def _play(args: argparse.Namespace) -> int:
     "Let a run's agent play one episode into a clip."
     from envgen_nb.batch import play
-    from envgen_nb.cycle.folder import RunFolder
-    run, world = RunFolder(args.run), None
+    run, world = _open(args), None
     if args.world:
         part, _, number = args.world.partition(":")
         worlds = run.worlds(part)
@@ -110,8 +124,7 @@ def _play(args: argparse.Namespace) -> int:
 def _report(args: argparse.Namespace) -> int:
     "Write the HTML report of a run, finished or not."
     from envgen_nb.batch import write_report
-    from envgen_nb.cycle.folder import RunFolder
-    print(write_report(RunFolder(args.run), args.out))
+    print(write_report(_open(args), args.out))
     return 0
 
 # %% ../nbs/71_cli.ipynb #dc538793
@@ -159,6 +172,19 @@ def _command(commands: argparse._SubParsersAction, name: str, act: Callable, tex
     return parser
 
 
+def _add_run(command: argparse.ArgumentParser) -> None:
+    "The argument that names a run."
+    command.add_argument("run", help="the run folder")
+    command.add_argument("--trust", action="store_true", help="import the classes that the folder names as "
+                         "package.module:Class; without it only those of the kit and of installed packages")
+
+
+def _add_game(command: argparse.ArgumentParser) -> None:
+    "The argument that names a game."
+    command.add_argument("simulator", metavar="GAME",
+                         help=f"the game: {', '.join(games.names())}, or package.module:Class")
+
+
 def build_parser() -> argparse.ArgumentParser:
     "All of `envgen`'s command line."
     parser = argparse.ArgumentParser(prog="envgen", description="A language model designs training worlds; a small "
@@ -166,17 +192,17 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"envgen_nb {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_check_command(commands)
-    run = _command(commands, "run", _run, "run a whole experiment headless: the lab notebook of a game")
-    run.add_argument("simulator", choices=simulators(), help="the game")
+    run = _command(commands, "run", _run, "run a whole experiment headless: the lab notebook")
+    _add_game(run)
     run.add_argument("-p", "--parameter", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
                      help="a parameter of the notebook, e.g. -p designer openai -p seed 3; may be repeated")
     resume = _command(commands, "resume", _resume, "go on with a run that was stopped or killed")
-    resume.add_argument("run", help="the run folder")
+    _add_run(resume)
     for name, text in [("reasks", "how often a wrong reply goes back"), ("calls", "model calls of the whole run"),
                        ("tokens", "tokens of the whole run")]:
         resume.add_argument(f"--max-{name}", type=int, help=f"another limit than before: {text}")
     report = _command(commands, "report", _report, "write the HTML report of a run")
-    report.add_argument("run", help="the run folder")
+    _add_run(report)
     report.add_argument("--out", help="where; default: report.html in the run folder")
     bench = _command(commands, "bench", _bench, "how fast it is on this machine, beside what it replaces")
     bench.add_argument("what", choices=["sim", "train"], help="sim: the simulators; train: the trainer")
@@ -190,18 +216,18 @@ def _add_world_commands(commands: argparse._SubParsersAction) -> None:
     "The commands about worlds, prompts and clips."
     worlds = _command(commands, "worlds", _worlds, "check a file of worlds (exit status 1 if it is wrong), warn of "
                       "settings without effect, and draw it")
-    worlds.add_argument("simulator", choices=simulators(), help="the game")
+    _add_game(worlds)
     worlds.add_argument("file", help="a JSON list of worlds, in the form of the EnvGen authors' files")
     worlds.add_argument("--out", metavar="PNG", help="draw the worlds into this picture")
     worlds.add_argument("--seed", type=int, default=0, help="of the maps (default 0)")
     prompt = _command(commands, "prompt", _prompt, "print the first prompt of a game")
-    prompt.add_argument("simulator", choices=simulators(), help="the game")
+    _add_game(prompt)
     prompt.add_argument("--templates", default="default", help="a folder with own templates (default: the kit's)")
     prompt.add_argument("--num-worlds", type=int, default=4, help="worlds to ask for (default 4)")
     for command in (worlds, prompt):
         command.add_argument("--vocabulary", default="paper", help="which settings there are: paper or extended")
     play = _command(commands, "play", _play, "show a run's agent playing, as an animated picture")
-    play.add_argument("run", help="the run folder")
+    _add_run(play)
     play.add_argument("--out", required=True, metavar="CLIP", help="a .gif or .webp file")
     play.add_argument("--world", metavar="PART:N", help="a world of the run: cycle-2:1 (default: the original game)")
     play.add_argument("--part", help="the agent after this part, e.g. cycle-2 (default: the latest)")

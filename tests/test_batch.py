@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageSequence
 
+import envgen_nb
 from envgen_nb.batch import (
     find_notebook,
     notebook_parameters,
@@ -88,11 +89,11 @@ def test_what_the_terminal_shows(run):
     table = (run.path.parent / "stdout").read_text()
     assert all(objective in table for objective in run.simulator.objectives)
     assert re.search(r"score of the policy +[\d.]+ % before, [\d.]+ % after", table)
-    assert f"{run.path / 'crafter.ipynb'}" in table and f"{run.path / 'report.html'}" in table
+    assert f"{run.path / 'envgen.ipynb'}" in table and f"{run.path / 'report.html'}" in table
 
 
 def test_the_executed_notebook(run):
-    notebook = nbformat.read(run.path / "crafter.ipynb", 4)
+    notebook = nbformat.read(run.path / "envgen.ipynb", 4)
     given = [c for c in notebook.cells if "injected-parameters" in c.metadata.get("tags", [])]
     assert len(given) == 1 and "num_cycles = 2" in given[0].source
     kinds = {kind for cell in notebook.cells for output in cell.get("outputs", []) for kind in output.get("data", {})}
@@ -133,16 +134,16 @@ def test_the_report_escapes_what_others_wrote(run, tmp_path):
     (("templates", "nowhere"), "nowhere")])
 def test_wrong_parameters_are_refused_at_once(given, said, tmp_path, command):
     with pytest.raises(ValueError, match=said):
-        read_parameters(find_notebook("crafter"), [given])
+        read_parameters(find_notebook(), [given])
     for how in (command, envgen) if given[0] == "sead" else (command,):
         done = how("run", "crafter", "-p", "folder", tmp_path / "run", "-p", *given)
         assert done.returncode == 2 and re.search(said, done.stderr) and not (tmp_path / "run").exists()
 
 
 def test_parameters_are_settings():
-    names = notebook_parameters(find_notebook("crafter"))
+    names = notebook_parameters(find_notebook())
     assert set(names) - {"folder"} <= set(RunSettings.model_fields)
-    read = read_parameters(find_notebook("crafter"), [("seed", "3"), ("designer", "none"), ("mixture_ratio", "1"),
+    read = read_parameters(find_notebook(), [("seed", "3"), ("designer", "none"), ("mixture_ratio", "1"),
                                                       ("deterministic", "True"), ("max_calls", "null")])
     assert read == {"seed": 3, "designer": "none", "mixture_ratio": 1, "deterministic": True, "max_calls": None}
 
@@ -155,8 +156,8 @@ def test_a_failing_cell_fails_the_command(tmp_path):
     done = envgen("run", "crafter", "-p", "folder", tmp_path / "run", "-p", "designer", "replay",
                   "-p", "designer_options", options, *TINY)
     assert done.returncode == 1
-    assert f"envgen resume {tmp_path / 'run'}" in done.stderr and f"{tmp_path / 'run' / 'crafter.ipynb'}" in done.stderr
-    notebook = nbformat.read(tmp_path / "run" / "crafter.ipynb", 4)
+    assert f"envgen resume {tmp_path / 'run'}" in done.stderr and f"{tmp_path / 'run' / 'envgen.ipynb'}" in done.stderr
+    notebook = nbformat.read(tmp_path / "run" / "envgen.ipynb", 4)
     assert [o for c in notebook.cells for o in c.get("outputs", []) if o.output_type == "error"]
     assert RunFolder(tmp_path / "run").rejected("cycle-1") == ["I would rather not."]
 
@@ -234,10 +235,11 @@ def test_a_run_that_cannot_be_made_leaves_no_folder(tmp_path, monkeypatch):
 
 def test_ones_own_notebook_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert find_notebook("crafter") == ROOT / "envgen_nb" / "lab" / "crafter.ipynb"
+    assert find_notebook() == ROOT / "envgen_nb" / "lab" / "envgen.ipynb"
     (tmp_path / "nbs" / "lab").mkdir(parents=True)
-    for name in ("crafter", "chess"):
-        (tmp_path / "nbs" / "lab" / f"{name}.ipynb").write_text("{}")
-    assert find_notebook("crafter") == tmp_path / "nbs" / "lab" / "crafter.ipynb"
-    with pytest.raises(SettingsError, match="known: chess, crafter, heist$"):
-        find_notebook("checkers")
+    (tmp_path / "nbs" / "lab" / "envgen.ipynb").write_text("{}")
+    assert find_notebook() == tmp_path / "nbs" / "lab" / "envgen.ipynb"
+    monkeypatch.setattr(envgen_nb, "__file__", str(tmp_path / "nowhere" / "__init__.py"))
+    (tmp_path / "nbs" / "lab" / "envgen.ipynb").unlink()
+    with pytest.raises(SettingsError, match="no notebook envgen.ipynb in .*nbs/lab, nor in .*nowhere/lab$"):
+        find_notebook()

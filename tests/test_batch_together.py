@@ -52,7 +52,7 @@ def test_runs_started_together(tmp_path, long):
     folders = list_runs(tmp_path / "runs")
     assert len(folders) == number == len(list((tmp_path / "runs").iterdir()))
     for folder in folders:
-        notebook = nbformat.read(folder / "crafter.ipynb", 4)
+        notebook = nbformat.read(folder / "envgen.ipynb", 4)
         assert f'folder = "{folder}"' in "".join(cell.source for cell in notebook.cells)
         assert RunFolder(folder).finished() and not list(folder.glob(".*.ipynb"))
     assert {RunFolder(folder).settings.seed for folder in folders} == set(range(number))
@@ -96,7 +96,7 @@ def test_runs_that_are_stopped(tmp_path, ways):
         assert run.returncode == ways[how], said
         if how != signal.SIGKILL:
             assert f"envgen resume {folder}" in said and "Traceback" not in said, said
-            assert (folder / "crafter.ipynb").exists() and not (folder / ".crafter.ipynb").exists()
+            assert (folder / "envgen.ipynb").exists() and not (folder / ".envgen.ipynb").exists()
         wait_for(lambda kernel=kernel: ended(kernel), 60)
         assert RunFolder(folder).evaluation("cycle-0") and not RunFolder(folder).finished()
     assert {path.name for path in tmp_path.iterdir()} == {how.name for how in ways}

@@ -48,7 +48,7 @@ def test_all_of_it_with_a_model(tmp_path):
     assert found["ok"] and found["machine"]["cores"] >= 1
     by_name = {finding["name"]: finding for finding in found["findings"]}
     assert {"Python", "needed", "settings", "key", "server", "call", "engine", "crafter", "heist", "JupyterLab",
-            "kernel python3", "notebook crafter", "CPU", "folder", "space", "simulator", "symbols"} <= set(by_name)
+            "kernel python3", "notebook", "CPU", "folder", "space", "simulator", "symbols"} <= set(by_name)
     assert all(finding["state"] in ("ok", "optional") for finding in found["findings"])
     assert all(finding["advice"] for finding in found["findings"] if finding["state"] != "ok")
     assert "SMALL_KEY" in by_name["key"]["text"] and "small answered in" in by_name["call"]["text"]

@@ -31,8 +31,8 @@ from envgen_nb.designer.provider import (
     Reply,
     Request,
     Usage,
+    designers,
     make_provider,
-    provider_names,
     provider_options,
 )
 from envgen_nb.designer.reply import Design, format_reply, parse_reply
@@ -159,7 +159,7 @@ def test_designers_without_a_model(name, num_worlds, feedback, vocabulary):
 
 
 def test_all_designers_have_names_and_settings():
-    assert set(provider_names()) >= {"openai", "replay", "manual", "offline", "random", "fixed", "none"}
+    assert set(designers.names()) >= {"openai", "replay", "manual", "offline", "random", "fixed", "none"}
     assert provider_options("offline") == () and {"model", "base_url", "api_key_env"} <= set(provider_options("openai"))
     assert "api_key" not in provider_options("openai")
     for name in ("offline", "none", "random", "manual", "fixed"):

@@ -10,9 +10,9 @@ from envgen_nb.cycle.folder import create_run
 from envgen_nb.cycle.run import Evaluated, Finished, run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.studio.play import Play, clip, record
-from envgen_nb.world import get_simulator, register_simulator
+from envgen_nb.world import games, get_simulator
 
-register_simulator("orchard", "game_by_docs:Orchard")
+games.register("orchard", "game_by_docs:Orchard")
 
 
 def test_it_keeps_the_contract():

@@ -25,7 +25,7 @@ from envgen_nb.heist import game, vector
 from envgen_nb.heist.vector import OBJECTIVES
 from envgen_nb.heist.world import HardHeistWorld
 from envgen_nb.studio.figures import table_text, training_episodes, training_score
-from envgen_nb.world import get_simulator, simulators
+from envgen_nb.world import games, get_simulator
 
 SMALL = dict(simulator="heist", agent="laptop", num_cycles=1, num_worlds=4, cycle_steps=4096, final_steps=2048,
              world_length=60, evaluation_runs=1, evaluation_episodes=4, threads=1, seed=3,
@@ -137,7 +137,7 @@ def test_what_is_refused_before_anything_starts(tmp_path):
 def test_without_procgen_nothing_is_started(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(game, "_PACKAGES", {})
     monkeypatch.chdir(tmp_path)
-    assert "heist" in simulators() and get_simulator("heist").rules
+    assert "heist" in games.names() and get_simulator("heist").rules
     assert main(["run", "heist"]) == 2 and "pip install 'envgen_nb[heist]'" in capsys.readouterr().err
     with pytest.raises(ImportError, match="pip install"):
         create_run(make_settings(**SMALL), tmp_path / "run")

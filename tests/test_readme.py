@@ -46,7 +46,7 @@ def run(tmp_path_factory) -> Path:
 
 
 def test_make_run(run):
-    assert RunFolder(run).finished() and (run / "crafter.ipynb").exists() and (run / "report.html").exists()
+    assert RunFolder(run).finished() and (run / "envgen.ipynb").exists() and (run / "report.html").exists()
 
 
 def test_make_test_runs_everything():
@@ -64,7 +64,7 @@ def test_make_lab(tmp_path):
     with open(tmp_path / "log", "w") as log:
         process = subprocess.Popen([*MAKE, "lab", f"ARGS={options}"], cwd=ROOT, stdout=log, stderr=log,
                                    start_new_session=True)
-    query = urllib.request.Request(f"http://127.0.0.1:{port}/api/contents/crafter.ipynb?content=1",
+    query = urllib.request.Request(f"http://127.0.0.1:{port}/api/contents/envgen.ipynb?content=1",
                                    headers={"Authorization": "token for-the-test"})
     answer = None
     try:
@@ -155,12 +155,12 @@ def test_the_package_is_whole(tmp_path, long):
     assert modules <= there, modules - there
 
     empty.mkdir()
-    code = "from envgen_nb.batch import find_notebook; print(find_notebook('crafter'))"
+    code = "from envgen_nb.batch import find_notebook; print(find_notebook())"
     found = sh([sys.executable, "-c", code], cwd=empty, PYTHONPATH=str(site))
-    assert found.stdout.strip() == str(site / "envgen_nb" / "lab" / "crafter.ipynb")
+    assert found.stdout.strip() == str(site / "envgen_nb" / "lab" / "envgen.ipynb")
     if not long:                          # to run it takes a minute: its engine is compiled anew
         return
     sh([site / "bin" / "envgen", "run", "crafter", *shlex.split(TINY)], cwd=empty, PYTHONPATH=str(site))
     (folder,) = (empty / "runs").iterdir()
-    ran = json.loads((folder / "crafter.ipynb").read_text())["metadata"]["papermill"]["input_path"]
-    assert ran == str(site / "envgen_nb" / "lab" / "crafter.ipynb") and RunFolder(folder).finished()
+    ran = json.loads((folder / "envgen.ipynb").read_text())["metadata"]["papermill"]["input_path"]
+    assert ran == str(site / "envgen_nb" / "lab" / "envgen.ipynb") and RunFolder(folder).finished()

@@ -24,7 +24,7 @@ SMALL = {"seed": 3, "num_cycles": 2, "num_worlds": 2, "cycle_steps": 200_000, "f
 
 def lab_notebook(path: Path, **parameters) -> Path:
     """The lab notebook with other values in its parameters cell."""
-    notebook = nbformat.read(ROOT / "nbs" / "lab" / "crafter.ipynb", 4)
+    notebook = nbformat.read(ROOT / "nbs" / "lab" / "envgen.ipynb", 4)
     cell, = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     for name, value in parameters.items():
         cell.source, count = re.subn(rf"^{name} = [^#\n]*", f"{name} = {value!r}  ", cell.source, flags=re.M)

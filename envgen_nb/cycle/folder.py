@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PHASES', 'FORMAT', 'Stage', 'in_phase', 'RunFolderError', 'read_file', 'parse_text', 'parse_lines', 'RunFolder',
-           'stages', 'resume_command', 'check_free', 'create_run', 'change_limits', 'cut_metrics', 'Recent',
+           'stages', 'resume_command', 'check_free', 'create_run', 'trust', 'change_limits', 'cut_metrics', 'Recent',
            'write_sheet', 'designed', 'origins', 'write_worlds']
 
 # %% ../../nbs/51_cycle.folder.ipynb #615a48db
@@ -24,9 +24,9 @@ from ..agent.checkpoint import load_checkpoint
 from ..agent.evaluate import Evaluation, marked, success_rates
 from ..agent.networks import get_device
 from ..agent.ppo import CheckpointError, Episodes
-from .settings import RunSettings, check_designer, checked_settings, make_settings
+from .settings import RunSettings, changed_settings, check_designer, checked_settings, take_names
 from ..designer.prompt import load_templates, save_templates
-from ..designer.provider import Usage, provider_class
+from ..designer.provider import Usage, designs_worlds
 from ..designer.reply import Design, origin, parse_reply, unmarked
 from ..files import hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text
 from ..world import Simulator, World, check_world, get_simulator
@@ -198,7 +198,7 @@ class _Designs(_Files):
         "Whether a cycle's first stage is played in designed worlds; that stays as it was when its training began."
         if (self.path / part / "worlds.json").exists():
             return True
-        return self._designed(part) if self.metrics(part) else provider_class(self.settings.designer).designs_worlds
+        return self._designed(part) if self.metrics(part) else designs_worlds(self.settings.designer)
 
     def _designed(self, part: str) -> bool:
         "Whether a cycle has worlds, or had some that were lost."
@@ -377,6 +377,13 @@ def create_run(
     return RunFolder(path)
 
 # %% ../../nbs/51_cycle.folder.ipynb #c2f4007c
+def trust(path: str | Path) -> None:
+    "A person trusts what is written in a run's folder: the classes that it names may be imported."
+    info = read_file(Path(path) / "run.json", parse_json, "Put back a copy of it.")
+    if isinstance(info, dict) and isinstance(info.get("settings"), dict):
+        take_names(info["settings"])
+
+
 def change_limits(
     run: RunFolder,
     max_reasks: int | None = None,   # None: as it is, for each
@@ -385,7 +392,7 @@ def change_limits(
 ) -> RunFolder:
     "The run with other limits for its designer; `SettingsError` if they make no sense, `FolderInUse` while it runs."
     limits = {"max_reasks": max_reasks, "max_calls": max_calls, "max_tokens": max_tokens}
-    settings = make_settings(**run.settings.model_dump() | {k: v for k, v in limits.items() if v is not None})
+    settings = changed_settings(run.settings, **{k: v for k, v in limits.items() if v is not None})
     with hold_folder(run.path):                       # a run that is going on has its own
         write_json(run.path / "run.json", run.info | {"settings": settings.model_dump()})
     return RunFolder(run.path)

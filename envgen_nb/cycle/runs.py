@@ -16,7 +16,7 @@ from typing import Any
 from ..agent.ppo import Agent
 from .folder import RunFolder, RunFolderError, create_run
 from .run import load_state, new_agent
-from .settings import RunSettings, load_settings, read_ini
+from .settings import RunSettings, load_settings, read_ini, take_names
 from ..files import holder
 
 # %% ../../nbs/54_cycle.runs.ipynb #e5e0c265
@@ -81,6 +81,7 @@ def open_run(
     **given: Any,             # settings; None means: as in settings.ini, or the default
 ) -> RunFolder:
     "The run in a folder, to be gone on with, or a new one with the given settings."
+    take_names(given)
     if folder and (Path(folder) / "run.json").exists():
         return RunFolder(folder)
     settings = load_settings(**given)

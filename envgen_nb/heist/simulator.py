@@ -92,6 +92,7 @@ class Heist(Simulator):
     keys = MappingProxyType({name: f"Arrow{name.capitalize()}" for name in ("left", "right", "up", "down")})
     vocabularies = MappingProxyType({"paper": HeistWorld, "hard": HardHeistWorld})
     observations = ("pixels",)
+    defaults = MappingProxyType({"agent": "laptop", "world_length": 500})    # the game's own episodes: 1,000 steps
     shows_path = True
 
     def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,

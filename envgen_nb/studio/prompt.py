@@ -21,15 +21,15 @@ from traitlets import Dict, HasTraits, Int, Tuple, Unicode, observe
 from ..cycle.edit import EditError, change_settings, change_templates, design_again
 from ..cycle.folder import RunFolder, origins
 from ..cycle.runs import runs_folder
-from ..cycle.settings import RunSettings, make_settings
+from ..cycle.settings import RunSettings, changed_settings, make_settings
 from envgen_nb.designer.prompt import (
     PLACEHOLDERS, VERSIONS, Templates, check_template, fill, load_templates, placeholders, prompt_values,
     save_templates,
 )
-from ..designer.provider import provider_names, provider_options
+from ..designer.provider import designers, provider_options
 from .look import bind, button, column, columns, error_view, fold, heading, listen, note, quote, row
 from .run import Session
-from ..world import get_simulator, simulators
+from ..world import games, get_simulator
 
 # %% ../../nbs/63_studio.prompt.ipynb #2f089286
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,60}")
@@ -82,7 +82,9 @@ def own_options(
     options: Mapping[str, Any],   # of whichever designer
 ) -> dict[str, Any]:
     "Those options that a designer takes; what is empty is left out, and files are found from everywhere."
-    found = {name: value for name, value in options.items() if name in provider_options(designer) and value != ""}
+    found = {name: value for name, value in options.items() if value != ""}
+    if designers.usable(designer):
+        found = {name: value for name, value in found.items() if name in provider_options(designer)}
     if isinstance(found.get("files"), str):
         found["files"] = str(Path(found["files"]).expanduser().resolve())
     return found
@@ -216,21 +218,27 @@ def apply(editor: Editor, session: Session) -> None:
 
 def new_settings(editor: Editor, like: RunSettings | None = None) -> RunSettings:
     "The settings of a new run as the editor has them, all else as in another run."
-    given = {} if like is None else like.model_dump()
     mine = {"simulator": editor.simulator, "vocabulary": editor.vocabulary, "num_worlds": editor.num_worlds,
             "designer": editor.designer, "designer_options": own_options(editor.designer, editor.options),
             "templates": "default", "threads": None} | editor.limits()
-    if like is not None and editor.simulator != like.simulator:
-        given = {"agent": "laptop" if "symbols" not in get_simulator(editor.simulator).observations else "symbols"} | {
-            name: value for name, value in given.items() if name not in ("agent", "world_length")}
-    return make_settings(**given | mine)
+    if like is None:
+        return make_settings(**mine)
+    if editor.simulator != like.simulator:
+        theirs, ours = get_simulator(like.simulator).defaults, get_simulator(editor.simulator).defaults
+        usual = {name: RunSettings.model_fields[name].default for name in {"agent", *theirs, *ours}}
+        mine |= {"agent_options": {}} | usual | ours
+    return changed_settings(like, **mine)
 
 # %% ../../nbs/63_studio.prompt.ipynb #048afd19
 def _linked(editor: Editor, trait: str, widget: widgets.Widget) -> widgets.Widget:
     "A control that shows and sets a trait."
     def from_state() -> None:
-        if widget.value != getattr(editor, trait):
-            widget.value = getattr(editor, trait)
+        value = getattr(editor, trait)
+        if value not in getattr(widget, "options", [value]):     # of a run that is opened, and not offered here
+            widget.options = (*widget.options, value)            # which chooses another one
+        if widget.value != value:
+            widget.value = value
+        setattr(editor, trait, value)
 
     bind(editor, [trait], from_state)
     listen(widget, lambda value: setattr(editor, trait, value), editor)
@@ -239,21 +247,22 @@ def _linked(editor: Editor, trait: str, widget: widgets.Widget) -> widgets.Widge
 
 def _choice(editor: Editor, trait: str, label: str, tooltip: str, names: tuple[str, ...]) -> widgets.Dropdown:
     "A dropdown for a trait."
+    value = getattr(editor, trait)
     return _linked(editor, trait, widgets.Dropdown(
-        options=names, value=getattr(editor, trait), description=label, tooltip=tooltip,
+        options=names if value in names else (*names, value), value=value, description=label, tooltip=tooltip,
         style={"description_width": "initial"}, layout=widgets.Layout(width="auto", max_width="100%")))
 
 # %% ../../nbs/63_studio.prompt.ipynb #4133e16c
 def settings_view(editor: Editor) -> widgets.Widget:
     "Game, vocabulary, number of worlds, designer, its options, and what it may cost."
-    game = _choice(editor, "simulator", "Game", "the game that worlds are designed for", simulators())
+    game = _choice(editor, "simulator", "Game", "the game that worlds are designed for", games.names())
     words = _choice(editor, "vocabulary", "Vocabulary", "which settings of a world the designer may use",
                     tuple(get_simulator(editor.simulator).vocabularies))
     count = _linked(editor, "num_worlds", widgets.BoundedIntText(
         value=editor.num_worlds, min=1, max=64, description="Worlds", tooltip="how many worlds to ask for",
         style={"description_width": "initial"}, layout=widgets.Layout(width="130px")))
     who = _choice(editor, "designer", "Designer", "who answers the prompt; offline is a set of rules and needs no key",
-                  provider_names())
+                  designers.names())
     options = widgets.Box(layout=widgets.Layout(flex_flow="row wrap", grid_gap="4px 8px"))
     limits = row(*(_linked(editor, name, widgets.BoundedIntText(
         value=getattr(editor, name), min=0, max=largest, description=label, tooltip=tooltip,

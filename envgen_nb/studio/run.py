@@ -22,14 +22,14 @@ import numpy as np
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode
 
-from ..cycle.edit import EditError, Position, design_again, designs_worlds, edit_worlds, position
+from ..cycle.edit import EditError, Position, design_again, edit_worlds, position
 from ..cycle.folder import PHASES, Recent, RunFolder, in_phase
 from ..cycle.run import Accepted, Evaluated, Evaluating, Event, Training, run_cycles
 from ..cycle.runs import different, new_run
 from ..cycle.settings import RunSettings
 from ..designer.design import BudgetError, DesignError
 from ..designer.manual import unanswered
-from ..designer.provider import ProviderError
+from ..designer.provider import ProviderError, designs_worlds
 from ..designer.reply import Design
 from ..files import FolderInUse, write_text
 from .progress import Wait, say
@@ -165,7 +165,7 @@ def objection(run: RunFolder | None, where: Position | None, action: str) -> str
     if where.step == "done":
         return "this run is finished; start a new one, or open another"
     if action == "generate":
-        if not designs_worlds(run):
+        if not designs_worlds(run.settings.designer):
             return f"the designer {run.settings.designer!r} makes no worlds: choose another one, or train"
         if not run.settings.llm_steps:
             return "this run trains in the original game only (mixture_ratio is 0), so it needs no worlds"

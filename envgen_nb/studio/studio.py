@@ -21,10 +21,11 @@ from IPython import get_ipython
 from IPython.display import HTML, display
 from PIL import Image, ImageDraw
 
-from ..cycle.edit import EditError, change_templates, designs_worlds
+from ..cycle.edit import EditError, change_templates
 from ..cycle.folder import RunFolder, designed
 from ..cycle.runs import load_agent, open_run
 from ..cycle.settings import load_settings
+from ..designer.provider import designs_worlds
 from ..designer.reply import Design
 from .compare import compare_view, strip_html
 from .figures import dots
@@ -98,7 +99,7 @@ def _may(session: Session, part: str | None, editable: bool) -> str:
             return "There are no worlds yet: the reply is awaited, above."
         if session.busy and session.where.step == "design":
             return "The worlds are being generated."
-        if not designs_worlds(session.run):
+        if not designs_worlds(session.run.settings.designer):
             return f"There are no worlds: the designer {session.run.settings.designer!r} makes none."
         if not session.run.settings.llm_steps:
             return "There are no worlds: this run trains in the original game only (mixture_ratio is 0)."

@@ -1,0 +1,165 @@
+"""What other packages add is found by its name, and what only a run folder names is not imported."""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run, trust
+from envgen_nb.cycle.settings import SettingsError, changed_settings, make_settings
+from envgen_nb.designer.provider import designers
+from envgen_nb.studio.figures import success_html
+from envgen_nb.studio.studio import Studio
+from envgen_nb.world import games
+
+TESTS = Path(__file__).parent
+ENVGEN = Path(sys.executable).with_name("envgen")
+PROJECT = """[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "orchard-kit"
+version = "1.0"
+[project.entry-points."envgen_nb.games"]
+orchard = "orchard_kit.game:Orchard"
+[project.entry-points."envgen_nb.designers"]
+gardener = "orchard_kit:Gardener"
+[tool.setuptools]
+packages = ["orchard_kit"]
+"""
+GARDENER = '''"""A designer."""
+import os
+from pathlib import Path
+
+from envgen_nb.designer.provider import Provider, Reply
+from envgen_nb.designer.reply import Design, format_reply
+
+if "IMPORTED" in os.environ:
+    Path(os.environ["IMPORTED"]).touch()
+
+
+class Gardener(Provider):
+    name = "gardener"
+
+    def __init__(self, *, purpose: str = "an apple to find"):
+        self.purpose = purpose
+
+    def reply(self, request, on_text=None):
+        world = request.simulator.practice(request.simulator.objectives[0], request.vocabulary)[0]
+        return Reply(format_reply([Design(world, self.purpose)] * request.num_worlds))
+'''
+SMALL = dict(num_cycles=1, num_worlds=2, cycle_steps=512, final_steps=0, evaluation_runs=1, evaluation_episodes=4,
+             threads=1, agent_options={"num_envs": 8, "rollout_steps": 16, "minibatches": 2})
+OPTIONS = [text for name, value in SMALL.items() for text in ("-p", name, json.dumps(value))]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """A folder into which pip has installed a package with a game and a designer."""
+    source, site = tmp_path_factory.mktemp("orchard-kit"), tmp_path_factory.mktemp("site")
+    (source / "orchard_kit").mkdir()
+    (source / "pyproject.toml").write_text(PROJECT)
+    (source / "orchard_kit" / "__init__.py").write_text(GARDENER)
+    (source / "orchard_kit" / "game.py").write_text((TESTS / "game_by_docs.py").read_text())
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
+                           "--no-build-isolation", "--target", site, source], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return site
+
+
+def envgen(site: Path, *arguments, **environment) -> subprocess.CompletedProcess:
+    return subprocess.run([ENVGEN, *map(str, arguments)], capture_output=True, text=True, timeout=600,
+                          cwd=site.parent, env=os.environ | {"PYTHONPATH": str(site)} | environment)
+
+
+def unfinished(site: Path, folder: Path, **names) -> Path:
+    """A run that somebody else has begun."""
+    code = ("import json, sys; from envgen_nb.cycle.runs import open_run\n"
+            "open_run(sys.argv[1], **json.loads(sys.argv[2]))")
+    done = subprocess.run([sys.executable, "-c", code, folder, json.dumps(SMALL | names)], capture_output=True,
+                          text=True, cwd=site.parent, env=os.environ | {"PYTHONPATH": str(site)})
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_an_installed_package_adds_a_game_and_a_designer(site, tmp_path):
+    run = tmp_path / "run"
+    done = envgen(site, "run", "orchard", "-p", "designer", "gardener", "-p", "folder", run, *OPTIONS)
+    assert done.returncode == 0 and "find_apple_soon" in done.stdout, done.stderr
+    assert "an apple to find" in (run / "cycle-1" / "reply.md").read_text()
+    assert envgen(site, "report", run).returncode == 0
+    done = envgen(site, "play", run, "--out", tmp_path / "clip.gif", "--world", "cycle-1:1")
+    assert done.returncode == 0 and "reached" in done.stdout, done.stderr
+    shown = [envgen(site, *words) for words in (("run", "--help"), ("prompt", "orchard"))]
+    assert "orchard" in shown[0].stdout and "An apple is near within 2 steps." in shown[1].stdout
+    begun = unfinished(site, tmp_path / "begun", simulator="orchard", designer="gardener")
+    assert envgen(site, "resume", begun).returncode == 0
+    with pytest.raises(RunFolderError, match="no game is called 'orchard'; known: crafter, heist"):
+        RunFolder(run)                                               # here it is not installed
+
+
+def test_a_class_is_named_by_where_it_is(site, tmp_path):
+    mark = tmp_path / "imported"
+    names = {"simulator": "orchard_kit.game:Orchard", "designer": "orchard_kit:Gardener"}
+    run = tmp_path / "run"
+    done = envgen(site, "run", names["simulator"], "-p", "designer", names["designer"], "-p", "folder", run, *OPTIONS)
+    assert done.returncode == 0 and "find_apple_soon" in done.stdout, done.stderr
+    begun = unfinished(site, tmp_path / "begun", **names)
+    for words in (("report", run), ("play", run, "--out", tmp_path / "clip.gif"), ("resume", begun)):
+        done = envgen(site, *words, IMPORTED=str(mark))
+        assert done.returncode == 2 and "--trust" in done.stderr and "Traceback" not in done.stderr, done.stderr
+        assert not mark.exists()
+        done = envgen(site, *words, "--trust", IMPORTED=str(mark))
+        assert done.returncode == 0 and mark.exists(), done.stderr
+        mark.unlink()
+
+
+def test_a_run_of_an_unknown_designer_is_read_and_not_imported(site, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr(designers, "written", set())
+    run = create_run(make_settings(**SMALL | {"agent_options": {}}), tmp_path / "run")
+    info = json.loads((run.path / "run.json").read_text())
+    info["settings"] |= {"designer": "orchard_kit:Gardener", "designer_options": {"purpose": "to be seen"}}
+    (run.path / "run.json").write_text(json.dumps(info))
+    run = RunFolder(run.path)
+    assert success_html(run) and run.check() and not run.finished()
+    studio = Studio(run)
+    assert studio.editor.designer == "orchard_kit:Gardener" and studio.session.error == ""
+    studio.editor.first += "\nBe brief."
+    press = {button.description: button for button in studio.view.children[2].children}
+    press["Generate"].click()                                        # which writes down what was edited
+    assert studio.session.wait(60) and "only the run's folder names" in studio.session.error
+    assert json.loads((run.path / "run.json").read_text()) == info and "orchard_kit" not in sys.modules
+    with pytest.raises(SettingsError, match="only the run's folder names"):
+        changed_settings(run.settings, designer="orchard_kit:Gardener", max_calls=3)
+    assert "orchard_kit" not in sys.modules
+    trust(run.path)                                                  # now a person says so
+    studio.session.refresh()
+    press["Generate"].click()
+    assert studio.session.wait(120) and studio.session.error == ""
+    assert studio.run.purposes("cycle-1") == ["to be seen"] * 2
+    sys.modules.pop("orchard_kit")
+
+
+def test_what_cannot_be_is_refused_with_what_to_do(tmp_path):
+    for given, said in [({"simulator": "nowhere.at:All"}, "simulator: the game nowhere.at:All cannot be imported"),
+                        ({"designer": "json:dumps"}, "no subclass of envgen_nb.designer.provider.Provider"),
+                        ({"designer": "json:Dumps"}, "cannot be imported: module 'json' has no attribute 'Dumps'"),
+                        ({"simulator": "json: os"}, "no game is called 'json: os'"),
+                        ({"simulator": 3}, "valid string")]:
+        with pytest.raises(SettingsError, match=said):
+            make_settings(**given)
+
+
+def test_two_packages_with_one_name(tmp_path, monkeypatch):
+    for k in range(2):
+        (tmp_path / f"kit{k}-1.dist-info").mkdir()
+        (tmp_path / f"kit{k}-1.dist-info" / "METADATA").write_text(f"Name: kit{k}\nVersion: 1\n")
+        (tmp_path / f"kit{k}-1.dist-info" / "entry_points.txt").write_text(
+            f"[envgen_nb.games]\nchess = kit{k}:Chess\ncrafter = kit{k}:Mine\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert games.names()[:2] == ("crafter", "heist") and games.find("crafter").__name__ == "Crafter"
+    with pytest.raises(ValueError, match="several installed packages offer a game 'chess': kit0:Chess, kit1:Chess"):
+        games.find("chess")
