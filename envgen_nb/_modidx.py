@@ -1404,6 +1404,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                       'envgen_nb/cycle/settings.py'),
                                           'envgen_nb.cycle.settings._check_names': ( 'cycle.settings.html#_check_names',
                                                                                      'envgen_nb/cycle/settings.py'),
+                                          'envgen_nb.cycle.settings._shown': ('cycle.settings.html#_shown', 'envgen_nb/cycle/settings.py'),
                                           'envgen_nb.cycle.settings.changed_settings': ( 'cycle.settings.html#changed_settings',
                                                                                          'envgen_nb/cycle/settings.py'),
                                           'envgen_nb.cycle.settings.check_designer': ( 'cycle.settings.html#check_designer',

@@ -66,7 +66,8 @@ class Registry:
                              f"--trust on the command line; or install a package that offers it in {self.group}")
         found = self._load(name)
         if not (inspect.isclass(found) and issubclass(found, self.base)):
-            raise ValueError(f"the {self.kind} {name} is no subclass of {self.base.__module__}.{self.base.__name__}")
+            raise ValueError(f"the {self.kind} {name} is no class that inherits from "
+                             f"{self.base.__module__}.{self.base.__name__}")
         return found
 
     def _load(self, name: str) -> Any:

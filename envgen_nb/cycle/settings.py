@@ -74,10 +74,7 @@ class RunSettings(BaseModel):
 # %% ../../nbs/50_cycle.settings.ipynb #44848d85
 def _check_names(settings: RunSettings) -> None:
     "A `ValueError` for a game, vocabulary, preset, device or designer that does not exist."
-    try:
-        simulator = get_simulator(settings.simulator)
-    except ValueError as error:
-        raise ValueError(f"simulator: {error}") from None
+    simulator = get_simulator(settings.simulator)
     simulator.world_class(settings.vocabulary)
     try:
         preset = settings.preset
@@ -86,10 +83,7 @@ def _check_names(settings: RunSettings) -> None:
     observed = preset.obs
     if observed not in simulator.observations:
         raise ValueError(f"agent: {settings.agent} sees {observed}, which {settings.simulator} does not show")
-    try:
-        designers.check(settings.designer)                     # it is imported when it is asked
-    except ValueError as error:
-        raise ValueError(f"designer: {error}") from None
+    designers.check(settings.designer)                         # it is imported when it is asked
     get_device(settings.device, must_exist=False)
     most = 1 if settings.device != "cpu" else preset.pieces
     if (settings.threads or 1) > most:
@@ -210,6 +204,15 @@ def read_ini(
     return found
 
 # %% ../../nbs/50_cycle.settings.ipynb #369916cc
+def _shown(settings: dict[str, Any]) -> bool:
+    "Whether the game shows what the agent sees; of names that do not exist it is supposed, and complained later."
+    try:
+        seen = get_preset(settings.get("agent", "symbols")).obs
+        return seen in get_simulator(settings.get("simulator", "crafter")).observations
+    except (ValueError, TypeError):
+        return True
+
+
 def load_settings(
     path: str | Path = "settings.ini",  # the kit's own settings file
     **given: Any,                       # settings that override it; None means "not given"
@@ -224,7 +227,10 @@ def load_settings(
                 options[name[1:]] = value
             elif name != "folder":
                 merged[name] = value
-    merged |= {name: value for name, value in given.items() if value is not None}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not _shown(merged | given):
+        merged.pop("agent", None)
+    merged |= given
     own = merged.get("designer_options", {})
     if isinstance(own, dict):
         take_names(merged)
