@@ -128,7 +128,7 @@ def test_the_report_escapes_what_others_wrote(run, tmp_path):
 
 @pytest.mark.parametrize(("given", "said"), [
     (("sead", "3"), "no parameter 'sead'"), (("seed", "abc"), "valid integer"), (("seed", "-1"), "greater than"),
-    (("mixture_ratio", "2"), "less than"), (("agent", "huge"), "no preset"), (("designer", "oracle"), "no designer is called"),
+    (("mixture_ratio", "2"), "less than"), (("agent", "huge"), "no preset"), (("designer", "oracle"), "no designer is"),
     (("device", "gpu"), "device: .gpu. is none"), (("designer_options", '{"modle": "x"}'), "no setting modle"),
     (("designer_options", "[1]"), "valid dictionary"), (("deterministic", "maybe"), "valid boolean"),
     (("templates", "nowhere"), "nowhere")])
