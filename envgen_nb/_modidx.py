@@ -327,6 +327,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                  'envgen_nb.batch.notebook_parameters': ('batch.html#notebook_parameters', 'envgen_nb/batch.py'),
                                  'envgen_nb.batch.play': ('batch.html#play', 'envgen_nb/batch.py'),
                                  'envgen_nb.batch.read_parameters': ('batch.html#read_parameters', 'envgen_nb/batch.py'),
+                                 'envgen_nb.batch.run': ('batch.html#run', 'envgen_nb/batch.py'),
                                  'envgen_nb.batch.run_notebook': ('batch.html#run_notebook', 'envgen_nb/batch.py'),
                                  'envgen_nb.batch.write_report': ('batch.html#write_report', 'envgen_nb/batch.py')},
             'envgen_nb.bench': { 'envgen_nb.bench._engine_parts': ('bench.html#_engine_parts', 'envgen_nb/bench.py'),

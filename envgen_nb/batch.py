@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PATIENCE', 'write_report', 'find_notebook', 'notebook_parameters', 'read_parameters', 'NotebookError', 'run_notebook',
-           'play']
+           'run', 'play']
 
 # %% ../nbs/70_batch.ipynb #460dcecd
 import ast
@@ -27,7 +27,8 @@ import envgen_nb
 
 from .agent.networks import get_device
 from .cycle.folder import RunFolder, check_free, resume_command
-from .cycle.runs import load_agent
+from .cycle.run import run_cycles
+from .cycle.runs import load_agent, open_run
 from .cycle.settings import RunSettings, SettingsError, check_designer, load_settings
 from .files import FolderInUse, hold_folder, write_bytes, write_text
 from envgen_nb.studio.figures import (
@@ -236,6 +237,19 @@ def run_notebook(
                 output.replace(final)
             output.unlink(missing_ok=True)
     return final
+
+# %% ../nbs/70_batch.ipynb #e6f5d8bc
+def run(
+    simulator: str = "crafter",   # the game
+    folder: str | Path = "",      # of the run; "": a new one in the runs folder. One that is there is gone on with
+    **settings: Any,              # as of `RunSettings`, e.g. designer="none", seed=3
+) -> RunFolder:
+    "A whole run in this process, told on the terminal. When it is stopped, the same folder goes on with it."
+    found = open_run(folder, simulator=simulator, **settings)
+    with _watched(found.path):
+        for _ in run_cycles(found.path):
+            pass
+    return RunFolder(found.path)
 
 # %% ../nbs/70_batch.ipynb #24456c10
 def play(

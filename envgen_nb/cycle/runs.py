@@ -90,8 +90,12 @@ def open_run(
     return new_run(settings, folder)
 
 # %% ../../nbs/54_cycle.runs.ipynb #1188e8ff
-def load_agent(run: RunFolder, part: str | None = None) -> Agent:
-    "The agent of a run after a part, by default the latest that was measured."
+def load_agent(
+    run: RunFolder | str | Path,   # a run, or its folder
+    part: str | None = None,       # the agent after this part, "cycle-2" say; None: the latest that was measured
+) -> Agent:
+    "The agent of a run, as it was measured; `RunFolderError` if there is none."
+    run = run if isinstance(run, RunFolder) else RunFolder(run)
     measured = [name for name in run.parts if (run.path / name / "checkpoint.pt").exists()]
     if not measured or (part is not None and part not in measured):
         raise RunFolderError(f"{run.path.name} has no agent{f' of {part}' if part else ''}; "
