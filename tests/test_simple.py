@@ -1,0 +1,132 @@
+"""Games of one small class: episodes, seeds, saved states, and a whole run of one."""
+import numpy as np
+import pytest
+from gymnasium import spaces
+from pydantic import Field
+
+from envgen_nb.conformance import check_simulator
+from envgen_nb.cycle.folder import create_run
+from envgen_nb.cycle.run import Evaluated, run_cycles
+from envgen_nb.cycle.settings import make_settings
+from envgen_nb.simple import Game, SimpleSimulator
+from envgen_nb.world import World, games
+
+
+class StairsWorld(World):
+    height: int | None = Field(None, ge=1, le=8, description="how many steps up to the door")
+    door: bool | None = Field(None, description="whether there is a door to go through")
+
+
+class Stairs(Game):
+    """Up wins in the end; a slippery stair, drawn as it is stepped on, throws one down."""
+
+    def reset(self, world, random):
+        self.random, self.at, self.achieved = random, 0, set()
+        self.colour, self.height = random.integers(256, size=3), world.height or int(random.integers(3, 9))
+        self.possible = {"climb"} if world.door is False else {"climb", "door"}
+
+    def step(self, action):
+        self.at = 0 if self.random.random() < 0.1 else max(self.at + (1 if action else -1), 0)
+        if self.at < self.height:
+            return -0.01, False
+        self.achieved |= {"climb", "door"} & self.possible
+        return 1.0, True
+
+    def observe(self, obs):
+        seen = np.array([self.at, self.height], np.float32)
+        return {"stairs": seen} if obs == "symbols" else np.full((8, 8, 3), self.at, np.uint8)
+
+    def picture(self):
+        return np.full((8, 8, 3), self.colour, np.uint8)
+
+
+class Building(SimpleSimulator):
+    name, game, length = "building", Stairs, 30
+    task, rules = "Somebody climbs stairs.", ("One in ten stairs is slippery.",)
+    objectives, actions = ("climb", "door"), ("down", "up")
+    keys = {"down": "ArrowDown", "up": "ArrowUp"}
+    vocabularies = {"paper": StairsWorld}
+    spaces = {"symbols": spaces.Dict({"stairs": spaces.Box(0, 30, (2,), np.float32)}),
+              "pixels": spaces.Box(0, 255, (8, 8, 3), np.uint8)}
+
+    def describe(self, world=None, seed=0):
+        return {"height": self.start(world, seed).height}
+
+    def prerequisites(self, objective):
+        return {"climb": (), "door": ("climb",)}[self.known(objective)]
+
+    def practice(self, objective, vocabulary="paper"):
+        return [StairsWorld(height=height) for height in (1, 2)] if self.known(objective) else []
+
+    def score(self, success_rates):
+        return success_rates["climb"]
+
+    def known(self, objective):
+        if objective not in self.objectives:
+            raise ValueError(f"no objective {objective!r}")
+        return objective
+
+
+games.register("building", "test_simple:Building")
+
+
+def test_it_keeps_the_contract():
+    check_simulator(Building())
+    assert Building.observations == ("symbols", "pixels")
+
+
+def test_an_episode_is_its_seed_its_world_and_its_actions():
+    """What was drawn in the middle of an episode is drawn again after a restore, in another environment, too."""
+    actions = np.random.default_rng(0).integers(2, size=(200, 4))
+    venv, other = (Building().make_vec([None, StairsWorld(height=8)], num_envs=4, seed=k, length=25) for k in (7, 8))
+    venv.reset(), other.reset()
+    for row in actions[:60]:
+        venv.step(row)
+    for rest in (actions[60:130], actions[130:]):
+        seen = other.set_state(venv.get_state())
+        assert all(np.array_equal(value, venv._observe()[name]) for name, value in seen.items())
+        assert all(np.array_equal(value, other.running[name]) for name, value in venv.running.items())
+        for row in rest:
+            one, two = venv.step(row), other.step(row)
+            assert np.array_equal(one[0]["stairs"], two[0]["stairs"])
+            assert all(np.array_equal(one[k], two[k]) for k in (1, 2, 3)) and one[4].keys() == two[4].keys()
+
+
+def test_what_an_episode_cannot_reach_is_told():
+    venv = Building().make_vec([StairsWorld(door=False), StairsWorld(height=1)], num_envs=2, seed=1, episodes=4)
+    venv.reset()
+    told = []
+    while not venv.finished.all():
+        infos = venv.step([1, 1])[-1]
+        told += [infos["results"]] if "results" in infos else []
+    assert all(results["possible"].tolist() == [[True, False], [True, True]] for results in told)
+    assert any(results["unlocked"][1].all() for results in told)
+    assert not any(results["unlocked"][0, 1] for results in told)
+
+
+@pytest.mark.parametrize("change", [
+    lambda state: np.append(state, 0), lambda state: np.append(state[:-1], 2), lambda state: -state,
+    lambda state: state[:4], lambda state: np.where(np.arange(len(state)) == 4, 2**40, state),
+    lambda state: np.where(np.arange(len(state)) == 3, 2, state), lambda state: np.where(state > 0, 0, state)])
+def test_a_state_is_checked(change):
+    venv = Building().make_vec(num_envs=1, seed=3)
+    with pytest.raises(RuntimeError, match="reset"):
+        venv.get_state()
+    venv.reset()
+    venv.step([1])
+    before, (state,) = venv.get_state(), venv.get_state()
+    with pytest.raises(ValueError, match="no state of building"):
+        venv.set_state([change(np.frombuffer(state, np.int64)).astype(np.int64).tobytes()])
+    assert venv.get_state() == before
+    with pytest.raises(ValueError, match="need 1 states"):
+        venv.set_state(before * 2)
+
+
+def test_a_whole_run_of_it(tmp_path):
+    settings = make_settings(
+        simulator="building", num_cycles=2, num_worlds=2, cycle_steps=4096, final_steps=2048, evaluation_runs=2,
+        evaluation_episodes=8, threads=1, seed=1,
+        agent_options={"num_envs": 16, "rollout_steps": 32, "minibatches": 2})
+    events = list(run_cycles(create_run(settings, tmp_path / "run").path))
+    rates = [event.success["climb"][0] for event in events if isinstance(event, Evaluated)]
+    assert len(rates) == 4 and rates[-1] > rates[0]                   # to climb is easily learned
