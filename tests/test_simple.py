@@ -33,8 +33,8 @@ class Stairs(Game):
         return 1.0, True
 
     def observe(self, obs):
-        seen = np.array([self.at, self.height], np.float32)
-        return {"stairs": seen} if obs == "symbols" else np.full((8, 8, 3), self.at, np.uint8)
+        seen = np.array([self.at, self.height, self.colour[0]], np.float32)
+        return {"stairs": seen} if obs == "symbols" else np.full((8, 8, 3), self.at + self.colour // 2, np.uint8)
 
     def picture(self):
         return np.full((8, 8, 3), self.colour, np.uint8)
@@ -46,7 +46,7 @@ class Building(SimpleSimulator):
     objectives, actions = ("climb", "door"), ("down", "up")
     keys = {"down": "ArrowDown", "up": "ArrowUp"}
     vocabularies = {"paper": StairsWorld}
-    spaces = {"symbols": spaces.Dict({"stairs": spaces.Box(0, 30, (2,), np.float32)}),
+    spaces = {"symbols": spaces.Dict({"stairs": spaces.Box(0, 255, (3,), np.float32)}),
               "pixels": spaces.Box(0, 255, (8, 8, 3), np.uint8)}
 
     def describe(self, world=None, seed=0):
