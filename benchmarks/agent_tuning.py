@@ -6,8 +6,9 @@
 
 Every run is one line of benchmarks/agent_tuning.jsonl. The score is told in both readings: over all training episodes
 (as Crafter's published figures are), and of the final policy over 300 episodes that no training used.
-`kept`, `own` and `compiled` are no fields of a preset: the first two are arguments of `Reader` in `agent.attention` and
-were changed there, `compiled=False` is attention computed by torch in bfloat16 (`agent.attention.LANES = 0`).
+`kept`, `own` and `compiled` are no fields of a preset: the first two are arguments of `AttentionPool` in
+`agent.attention` and were changed there, `compiled=False` is attention computed by torch in bfloat16
+(`agent.attention.LANES = 0`).
 `parts=False` is `laptop` before its pictures were read a few at a time (`Patches`), which computes the same.
 `contrast=1` is `laptop` before it was told what is drawn on a square four times as loud as its colour (`_of_bytes`).
 `uniform` is no field either: so much of the probability was shared by all actions alike, whatever the policy says, as

@@ -241,7 +241,7 @@ def run_notebook(
 # %% ../nbs/70_batch.ipynb #e6f5d8bc
 def run(
     simulator: str = "crafter",   # the game
-    folder: str | Path = "",      # of the run; "": a new one in the runs folder. One that is there is gone on with
+    folder: str | Path = "",      # of the run; "": a new one in the runs folder. One that is there is resumed
     **settings: Any,              # as of `RunSettings`, e.g. designer="none", seed=3
 ) -> RunFolder:
     "A whole run in this process, told on the terminal. When it is stopped, the same folder goes on with it."

@@ -39,9 +39,10 @@ def _open(args: argparse.Namespace) -> Any:
 
 def _resume(args: argparse.Namespace) -> int:
     "Go on with a run that was stopped or killed."
-    from envgen_nb.cycle.folder import change_limits
+    from envgen_nb.cycle.edit import change_settings
     from envgen_nb.cycle.settings import check_designer
-    run = change_limits(_open(args), args.max_reasks, args.max_calls, args.max_tokens)
+    limits = {name: getattr(args, name) for name in ("max_reasks", "max_calls", "max_tokens")}
+    run = change_settings(_open(args), **{name: limit for name, limit in limits.items() if limit is not None})
     if not run.designed():
         check_designer(run.settings)
     names = {"simulator": run.settings.simulator, "designer": run.settings.designer} if args.trust else {}
@@ -59,7 +60,7 @@ def _headless(parameters: dict, folder: Path, new: bool) -> int:
         return _fail(f"\n{error}", error, 1)
     usage = (run := RunFolder(folder)).usage()
     spent = f"designer  {counted(usage.calls, 'call')}, {counted(usage.tokens, 'token')}, price {usage.cost}\n"
-    print(f"\n{table_text(run)}\n\n{spent if usage.calls else ''}notebook  {notebook}\n"
+    print(f"\n{table_text(run)}\n\n{spent if usage.calls else ''}notebook  {folder / notebook.name}\n"
           f"report    {folder / 'report.html'}")
     return 0
 

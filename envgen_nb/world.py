@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['UNSET', 'games', 'Section', 'World', 'Parameter', 'parameters', 'counted', 'in_words', 'settings_in_words',
-           'differences', 'Complaint', 'check_world', 'load_worlds', 'save_worlds', 'Simulator', 'base_seeds',
-           'check_number', 'hand_out', 'get_simulator', 'make_vec']
+           'differences', 'Complaint', 'check_world', 'load_worlds', 'save_worlds', 'random_world', 'Simulator',
+           'base_seeds', 'check_number', 'hand_out', 'get_simulator', 'make_vec']
 
 # %% ../nbs/00_world.ipynb #27e31255
 import json
+import random
 import types
 import typing
 from abc import ABC, abstractmethod
@@ -247,6 +248,31 @@ def save_worlds(
     "Write a configuration file that `load_worlds` reads."
     write_json(path, [world.settings() for world in worlds])
 
+# %% ../nbs/00_world.ipynb #d9cf4c8a
+def random_world(
+    model: type[World],          # the class of worlds
+    generator: random.Random,    # where the luck comes from
+    fill: float = 0.5,           # the probability that a setting is set at all
+) -> World:
+    "A world drawn from all that is allowed; `ValueError` if so little is that none was found."
+    for _ in range(1_000):
+        data: dict[str, Any] = {}
+        for p in parameters(model):
+            if generator.random() >= fill:
+                continue
+            if p.many:
+                value = generator.sample(p.choices, generator.randint(0, min(p.high or 1, len(p.choices))))
+            else:
+                value = generator.choice(p.choices) if p.choices else generator.randint(p.low, p.high)
+            section = data
+            for name in p.path[:-1]:
+                section = section.setdefault(name, {})
+            section[p.name] = value
+        world, complaints = check_world(model, data)
+        if world is not None:
+            return world
+    raise ValueError(f"no valid world was found in 1,000 draws; the last one: {complaints[0]}")
+
 # %% ../nbs/00_world.ipynb #bff1854c
 class Simulator(ABC):
     "What the rest of the kit may ask of a game. One subclass per game; it holds no state."
@@ -304,9 +330,9 @@ class Simulator(ABC):
     def prerequisites(self, objective: str) -> tuple[str, ...]:
         "The objectives that come directly before this one in the ordinary game."
 
-    @abstractmethod
     def practice(self, objective: str, vocabulary: str = "paper") -> list[World]:
-        "Worlds that put the agent one step before the objective, the most to the point first."
+        "Worlds that put the agent one step before the objective, the most to the point first; none: nobody has said."
+        return []
 
     @abstractmethod
     def score(self, success_rates: Mapping[str, float]) -> float:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from envgen_nb.designer.baselines import random_world
 from envgen_nb.designer.lenient import Reader, broken
 from envgen_nb.designer.reply import (
     MAX_CHARACTERS,
@@ -23,7 +22,7 @@ from envgen_nb.designer.reply import (
     unmarked,
 )
 from envgen_nb.studio.reply import reply_html
-from envgen_nb.world import Section, World, get_simulator, parameters
+from envgen_nb.world import Section, World, get_simulator, parameters, random_world
 
 RECORDINGS = Path(__file__).parent / "recordings"
 CRAFTER = get_simulator("crafter")

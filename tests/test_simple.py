@@ -5,7 +5,7 @@ from gymnasium import spaces
 from pydantic import Field
 
 from envgen_nb.conformance import check_simulator
-from envgen_nb.cycle.folder import create_run
+from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import Evaluated, run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.simple import Game, SimpleSimulator
@@ -54,9 +54,6 @@ class Building(SimpleSimulator):
 
     def prerequisites(self, objective):
         return {"climb": (), "door": ("climb",)}[self.known(objective)]
-
-    def practice(self, objective, vocabulary="paper"):
-        return [StairsWorld(height=height) for height in (1, 2)] if self.known(objective) else []
 
     def score(self, success_rates):
         return success_rates["climb"]
@@ -128,5 +125,8 @@ def test_a_whole_run_of_it(tmp_path):
         evaluation_episodes=8, threads=1, seed=1,
         agent_options={"num_envs": 16, "rollout_steps": 32, "minibatches": 2})
     events = list(run_cycles(create_run(settings, tmp_path / "run").path))
+    run = RunFolder(tmp_path / "run")
+    assert all("drawn at random" in purpose for purpose in run.purposes("cycle-1"))      # by `offline`: no `practice`
+    assert run.worlds("cycle-1") != run.worlds("cycle-2")
     rates = [event.success["climb"][0] for event in events if isinstance(event, Evaluated)]
     assert len(rates) == 4 and rates[-1] > rates[0]                   # to climb is easily learned

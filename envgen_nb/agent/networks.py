@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PRESETS', 'Preset', 'get_preset', 'has_bf16', 'Layer', 'dense', 'Pixels', 'Norm', 'ResidualBlock', 'impala', 'nature',
-           'Symbols', 'Squares', 'make_encoder', 'ReturnNorm', 'initialise', 'Policy', 'get_device', 'as_tensors']
+           'Symbols', 'PatchEncoder', 'make_encoder', 'ReturnNorm', 'initialise', 'Policy', 'get_device', 'as_tensors']
 
 # %% ../../nbs/40_agent.networks.ipynb #0b7da9b0
 import contextlib
@@ -22,7 +22,9 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from .attention import GridReader, Ids, Linear, Numbers, Patches, Reader, fan_in_
+from envgen_nb.agent.attention import (
+    AttentionPool, GridAttentionPool, GridEmbedding, Linear, Patches, VectorFeatures, fan_in_,
+)
 
 # %% ../../nbs/40_agent.networks.ipynb #60102e14
 @dataclass(frozen=True)
@@ -252,12 +254,13 @@ class Symbols(nn.Module):
         shapes = sorted({space[name].shape for name in names if len(space[name].shape) == 2})
         self.grids = [[name for name in names if space[name].shape == shape] for shape in shapes]
         self.vectors = [name for name in names if len(space[name].shape) < 2]
-        self.numbers = Numbers([space[name] for name in self.vectors])
+        self.numbers = VectorFeatures([space[name] for name in self.vectors])
         known, width, size = _KNOWN, preset.hidden[0], preset.embedding
         self.known = Layer(Linear(self.numbers.features, known), scale=math.sqrt(2))
         ids = [[int(space[name].high.max()) + 1 for name in group] for group in self.grids]
-        self.cells = nn.ModuleList(Ids(numbers, size) for numbers in ids)
-        self.readers = nn.ModuleList(GridReader(shape, size, preset.heads, known, reach=2, kept=8) for shape in shapes)
+        self.cells = nn.ModuleList(GridEmbedding(numbers, size) for numbers in ids)
+        self.readers = nn.ModuleList(GridAttentionPool(shape, size, preset.heads, known, reach=2, kept=8)
+                                     for shape in shapes)
         self.maps = nn.ModuleList(Linear(n, width) for n in (known, *(r.nears + r.answers for r in self.readers)))
         self.norm = nn.LayerNorm(width)
         self.dense = dense(width, preset.hidden[1:], preset.layer_norm, math.sqrt(2), math.sqrt(2))
@@ -276,7 +279,7 @@ class Symbols(nn.Module):
         return self.dense(F.relu(self.norm(heard.float())).to(dtype))
 
 # %% ../../nbs/40_agent.networks.ipynb #fb8660da
-class Squares(nn.Module):
+class PatchEncoder(nn.Module):
     "The encoder of `laptop`: pictures (B, H, W, 3) of bytes to features."
 
     def __init__(self, shape: tuple[int, ...], preset: Preset):
@@ -287,7 +290,7 @@ class Squares(nn.Module):
             raise ValueError(f"pictures of shape {shape} are too small for this network")
         kept = 16 * rows * columns
         self.cells = Patches(preset.patch, rows * columns, size, kept=16)
-        self.reader = Reader((rows, columns), size, preset.heads, known)
+        self.reader = AttentionPool((rows, columns), size, preset.heads, known)
         self.known = Layer(Linear(kept, known), scale=math.sqrt(2))
         self.map = Linear(kept + known + self.reader.answers, width)
         self.norm = nn.LayerNorm(width)
@@ -325,7 +328,7 @@ def make_encoder(preset: Preset, space: spaces.Space) -> nn.Module:
     if not (isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
             and space.shape[2] == 3):
         raise ValueError(f'the preset {preset.name!r} reads pictures (H, W, 3) of bytes (obs="pixels"), not {space}')
-    return {"impala": impala, "nature": nature, "squares": Squares}[preset.encoder](space.shape, preset)
+    return {"impala": impala, "nature": nature, "squares": PatchEncoder}[preset.encoder](space.shape, preset)
 
 # %% ../../nbs/40_agent.networks.ipynb #dfea6930
 class ReturnNorm(nn.Module):

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PHASES', 'FORMAT', 'Stage', 'in_phase', 'RunFolderError', 'read_file', 'parse_text', 'parse_lines', 'RunFolder',
-           'stages', 'resume_command', 'check_free', 'create_run', 'trust', 'change_limits', 'cut_metrics', 'Recent',
-           'write_sheet', 'designed', 'origins', 'write_worlds']
+           'stages', 'resume_command', 'check_free', 'create_run', 'trust', 'cut_metrics', 'Recent', 'write_sheet',
+           'designed', 'origins', 'write_worlds']
 
 # %% ../../nbs/51_cycle.folder.ipynb #615a48db
 import io
@@ -24,7 +24,7 @@ from ..agent.checkpoint import load_checkpoint
 from ..agent.evaluate import Evaluation, marked, success_rates
 from ..agent.networks import get_device
 from ..agent.ppo import CheckpointError, Episodes
-from .settings import RunSettings, changed_settings, check_designer, checked_settings, take_names
+from .settings import RunSettings, check_designer, checked_settings, take_names
 from ..designer.prompt import load_templates, save_templates
 from ..designer.provider import Usage, designs_worlds
 from ..designer.reply import Design, origin, parse_reply, unmarked
@@ -382,20 +382,6 @@ def trust(path: str | Path) -> None:
     info = read_file(Path(path) / "run.json", parse_json, "Put back a copy of it.")
     if isinstance(info, dict) and isinstance(info.get("settings"), dict):
         take_names(info["settings"])
-
-
-def change_limits(
-    run: RunFolder,
-    max_reasks: int | None = None,   # None: as it is, for each
-    max_calls: int | None = None,
-    max_tokens: int | None = None,
-) -> RunFolder:
-    "The run with other limits for its designer; `SettingsError` if they make no sense, `FolderInUse` while it runs."
-    limits = {"max_reasks": max_reasks, "max_calls": max_calls, "max_tokens": max_tokens}
-    settings = changed_settings(run.settings, **{k: v for k, v in limits.items() if v is not None})
-    with hold_folder(run.path):                       # a run that is going on has its own
-        write_json(run.path / "run.json", run.info | {"settings": settings.model_dump()})
-    return RunFolder(run.path)
 
 # %% ../../nbs/51_cycle.folder.ipynb #a6552fe7
 def cut_metrics(run: RunFolder, part: str, steps: int) -> None:

@@ -80,7 +80,7 @@ def open_run(
     again: bool = False,      # without a folder: rather go on with `newest_run`
     **given: Any,             # settings; None means: as in settings.ini, or the default
 ) -> RunFolder:
-    "The run in a folder, to be gone on with, or a new one with the given settings."
+    "The run in a folder, to be resumed, or a new one with the given settings."
     take_names(given)
     if folder and (Path(folder) / "run.json").exists():
         return RunFolder(folder)

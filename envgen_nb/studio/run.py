@@ -338,7 +338,7 @@ class Worker(_Walker):
         self.paused = False
 
     def stop(self) -> None:
-        "End the work within a second; the run can be gone on with."
+        "End the work within a second; the run can be resumed."
         if self.busy and not self.stopping:
             self.stopping, self._stop_at = True, time.monotonic() + self.GRACE
             self.go_on()

@@ -54,7 +54,7 @@ def buttons_view(
              for action, label, tooltip, icon in _BUTTONS}
     pause = button("Pause", "Hold everything up at the next step", lambda: (
         session.go_on if session.paused else session.pause)(), session, "pause")
-    stop = button("Stop", "Stop within a second; the run can be gone on with", session.stop, session, "stop")
+    stop = button("Stop", "Stop within a second; the run can be resumed", session.stop, session, "stop")
 
     def draw() -> None:
         for action, _, tooltip, _ in _BUTTONS:
