@@ -8,6 +8,8 @@ With several processes (`-n 2`) the tests of a file stay in one, so that what a 
 the files in `SPREAD` need nothing of each other and go wherever there is room. All browser tests are one group: one
 JupyterLab serves them.
 """
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from browser import Browser, Lab, browser, jupyterlab
+from hypothesis.configuration import set_hypothesis_home_dir
 
 SPREAD = ("test_notebooks", "test_repository")                                    # each test for itself
 BROWSER = ("test_studio_lab", "test_studio_browser")                              # one JupyterLab
@@ -138,6 +141,8 @@ class Progress:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")      # or the processes' threads wait for each other most of the time
+    set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "envgen_nb-hypothesis")
     for name, examples in EXAMPLES.items():
         hypothesis.settings.register_profile(name, max_examples=examples, deadline=None, database=None)
     hypothesis.settings.load_profile("long" if config.getoption("long") else "short")

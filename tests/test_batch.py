@@ -148,6 +148,7 @@ def test_parameters_are_settings():
     assert read == {"seed": 3, "designer": "none", "mixture_ratio": 1, "deterministic": True, "max_calls": None}
 
 
+@pytest.mark.long
 def test_a_failing_cell_fails_the_command(tmp_path):
     """Replies run out: the exit status says so, the reason is shown, the notebook with the error is kept."""
     (tmp_path / "replies").mkdir()
@@ -197,6 +198,7 @@ def test_prompt_command(command):
     assert "{{" not in done.stdout
 
 
+@pytest.mark.long
 def test_play_command(run, tmp_path, command):
     done = envgen("play", run.path, "--out", tmp_path / "clip.gif", "--steps", "30", "--world", "cycle-2:1")
     assert done.returncode == 0 and "return" in done.stdout, done.stderr

@@ -34,6 +34,7 @@ def openai(server: ChatServer | str, **options) -> dict:
     return {"designer": "openai", "designer_options": {"model": "small", "base_url": url} | options}
 
 
+@pytest.mark.long
 def test_all_of_it_with_a_model(tmp_path):
     """The whole command, as a program reads it: a run will work here, with this server and this key."""
     with ChatServer(answer('{"environments": [{"purpose": "none", "settings": {}}]}')) as server:

@@ -224,6 +224,7 @@ open(path, "w").write(digest.hexdigest())
 """
 
 
+@pytest.mark.long
 def test_import_is_silent_and_the_same_with_and_without_gym(tmp_path):
     "And the trajectories are the same in every process, whatever Python's hashes and addresses are."
     found = set()

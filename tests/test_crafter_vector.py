@@ -108,6 +108,7 @@ def test_it_is_many_single_environments():
     venv.close()
 
 
+@pytest.mark.long
 def test_the_contract_holds_with_worker_processes():
     make = conformance._Make(Crafter(), (None, MOUNTAIN), num_envs=3, obs="symbols", length=12,
                              engine="reference", num_threads=2)

@@ -121,6 +121,7 @@ def test_killed_at_random_moments(tmp_path, script, whole, long):
     assert not alive(marker)
 
 
+@pytest.mark.long
 def test_polite_stop_loses_nothing(tmp_path, whole):
     """Closing the generator saves the position; going on repeats no rollout."""
     create_run(make_settings(**SMALL), tmp_path / "run")

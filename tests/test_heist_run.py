@@ -55,6 +55,7 @@ def test_a_run_with_the_vocabulary_of_hard_mode_is_in_hard_mode(finished):
     assert all(type(world) is HardHeistWorld for world in finished.worlds("cycle-1"))
 
 
+@pytest.mark.long
 def test_a_stopped_run_goes_on_to_the_same_end(finished, tmp_path):
     create_run(finished.settings, tmp_path / "run")
     stops = 0

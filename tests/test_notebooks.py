@@ -29,8 +29,10 @@ def run_notebook(path: Path, told: Path) -> None:
     os._exit(not passed)
 
 
-# What they define in their own cells is compiled at each run, or they measure; other tests try the same code.
-LONG = ("17c", "17d", "17e", "17f", "17g", "72", "73")
+# They compile what their own cells define, measure, or train and draw, which takes from ten seconds to half a minute;
+# other tests try the same code in the short form.
+LONG = ("14", "17c", "17d", "17e", "17f", "17g", "17j", "19", "29", "45a", "53", "62_", "63", "64", "65", "69",
+        "70", "72", "73", "74")
 NOTEBOOKS = [pytest.param(path, id=path.stem, marks=[pytest.mark.long] * path.stem.startswith(LONG))
              for path in sorted((ROOT / "nbs").glob("*.ipynb"))]
 
@@ -60,6 +62,7 @@ def gain(path: Path, **parameters) -> float:
     return float(rewards["after"]) - float(rewards["before"])
 
 
+@pytest.mark.long
 def test_the_first_workshop(tmp_path, one_thread):
     """It runs without a person, in its own folder, with its defaults, and shows what it teaches: training helps."""
     assert len(WORKSHOP) == 1 and gain(tmp_path / "done.ipynb") > 0.3

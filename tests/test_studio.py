@@ -106,6 +106,7 @@ def test_stepped_paused_and_stopped_ends_with_the_same_bits(tmp_path, whole, mon
     assert session.points == history(session.run) == history(RunFolder(whole))
 
 
+@pytest.mark.long
 def test_a_stop_in_the_middle_of_a_rollout(tmp_path, whole):
     """With no patience at all the rollout is broken off; the folder is as it was, and nothing changes."""
     session = session_in(tmp_path / "run")
@@ -136,6 +137,7 @@ def test_nothing_happens_during_a_pause(tmp_path):
     done(session, 20)
 
 
+@pytest.mark.long
 def test_news_come_at_a_bearable_pace(tmp_path):
     times = []
     session = session_in(tmp_path / "run")
@@ -264,6 +266,7 @@ def test_a_run_that_another_process_holds(tmp_path):
     done(session)
 
 
+@pytest.mark.long
 def test_what_breaks_in_training_is_told(tmp_path, monkeypatch):
     session = session_in(tmp_path / "run")
     session.generate()
@@ -367,6 +370,7 @@ def test_a_run_with_other_settings_than_the_notebook_is_asked_about(tmp_path, mo
     assert studio.session.error == "" and RunFolder(run.path).settings.seed == 5
 
 
+@pytest.mark.long
 def test_a_pause_is_no_work_and_the_work_of_all_sessions_is_added_up(tmp_path):
     log = tmp_path / "run" / "events.jsonl"
     session = session_in(tmp_path / "run", num_cycles=1, cycle_steps=32_768, final_steps=0)
@@ -541,6 +545,7 @@ def test_a_new_run_takes_the_prompt_along(tmp_path, monkeypatch):
     assert not studio.editor.first.endswith("Mine.") and studio.editor.num_worlds == 2
 
 
+@pytest.mark.long
 def test_two_threads_do_not_meet(tmp_path):
     """Where there is a loop, traits change on its thread only."""
     code = """
