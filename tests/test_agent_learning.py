@@ -37,7 +37,8 @@ def untrained(benchmark):
     return benchmark.play(agent, EPISODES)
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_success_rates_rise(benchmark, untrained, seed):
     "After 80,000 steps the 95% intervals of collect_wood and place_table lie above the untrained policy's."
     threads = torch.get_num_threads()

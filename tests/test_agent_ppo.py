@@ -362,10 +362,13 @@ def test_first_minibatch_is_on_policy():
     assert abs(parts["entropy"] - np.log(5)) < 0.01
 
 
+PIXELS = get_preset("laptop", encoder="nature", channels=(8, 16, 16), hidden=(64,), num_envs=8, minibatches=4,
+                    rollout_steps=64, gae_lambda=0.9, learning_rate=2e-3)
+
+
 @pytest.mark.parametrize("preset, within, reaches", [
-    (SMALL, 100_000, 0.9),
-    (get_preset("laptop", encoder="nature", channels=(8, 16, 16), hidden=(64,), num_envs=8, minibatches=4,
-                rollout_steps=64, gae_lambda=0.9, learning_rate=2e-3), 75_000, 0.55)], ids=["symbols", "pixels"])
+    pytest.param(SMALL, 100_000, 0.9, id="symbols"),
+    pytest.param(PIXELS, 75_000, 0.55, id="pixels", marks=pytest.mark.long)])
 def test_it_learns_the_small_game(preset, within, reaches):
     "How soon depends on the rounding, and so on the processor: seeds take from 20,000 to 60,000 steps."
     agent, venv = start(preset)

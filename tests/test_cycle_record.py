@@ -94,6 +94,7 @@ def test_worlds_and_the_original_game_are_counted_apart(designed):
     assert 0 < cut <= 8 and f"{cut:,} of them cut by the end of training" in table_text(run)
 
 
+@pytest.mark.long
 def test_stopped_everywhere_it_is_the_same(designed, tmp_path, monkeypatch):
     """The waiting episodes of the original game are in the checkpoint, so each rollout can have its own session."""
     monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)

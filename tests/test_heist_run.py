@@ -50,6 +50,7 @@ def finished(tmp_path_factory):
     return RunFolder(folder)
 
 
+@pytest.mark.long
 def test_a_run_with_the_vocabulary_of_hard_mode_is_in_hard_mode(finished):
     assert type(finished.original) is HardHeistWorld and finished.finished()
     assert all(type(world) is HardHeistWorld for world in finished.worlds("cycle-1"))
