@@ -15,8 +15,8 @@ import time
 
 import torch
 
+from envgen_nb.agent.fast import FastPPO, fastest_team, gradients, made_up
 from envgen_nb.agent.networks import get_preset
-from envgen_nb.agent.ppo import Agent, _made_up, fastest_team, gradients
 from envgen_nb.agent.threads import Team, keep_memory
 from envgen_nb.world import make_vec
 
@@ -28,11 +28,11 @@ def compete(core: int) -> None:
         pass
 
 
-def speed(agent: Agent, threads: int, team: Team, seconds: float) -> float:
+def speed(agent: FastPPO, threads: int, team: Team, seconds: float) -> float:
     "Gradients per second, with that many threads of torch and that team."
     torch.set_num_threads(threads)
     preset = agent.preset
-    batch, done = _made_up(agent, preset.batch // preset.minibatches), 0
+    batch, done = made_up(agent, preset.batch // preset.minibatches), 0
     gradients(agent.policy, batch, preset, team)
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds:
@@ -49,7 +49,7 @@ def main() -> None:
     preset = get_preset(args.preset)
     keep_memory()
     with contextlib.closing(make_vec("crafter", num_envs=1, obs=preset.obs)) as venv:
-        agent = Agent(preset, venv.single_observation_space, venv.single_action_space, 0)
+        agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, 0)
     rows = {"one thread": (1, Team()), "a team of two": (1, Team(2)), "torch's two threads": (2, Team())}
     found, chosen = {}, {}
     for state in ("idle", "busy"):

@@ -18,8 +18,10 @@ import numpy as np
 import torch
 
 from envgen_nb.agent.evaluate import Evaluation, evaluate, wilson_interval
+from envgen_nb.agent.fast import FastPPO
+from envgen_nb.agent.learner import Learner
 from envgen_nb.agent.networks import Preset, get_preset
-from envgen_nb.agent.ppo import Agent, train
+from envgen_nb.agent.train import train
 from envgen_nb.files import write_json
 from envgen_nb.world import get_simulator, make_vec
 
@@ -27,7 +29,7 @@ HEADLINES = ("collect_wood", "place_table", "eat_cow")
 EVALUATION_SEED = 1_000_000     # base seed of the evaluation's episodes: far from those of training
 
 
-def play(agent: Agent, episodes: int) -> Evaluation:
+def play(agent: Learner, episodes: int) -> Evaluation:
     "Three runs, `episodes` in all, in the original game."
     venv = make_vec("crafter", num_envs=episodes, seed=EVALUATION_SEED, obs=agent.preset.obs, episodes=1)
     try:
@@ -36,7 +38,7 @@ def play(agent: Agent, episodes: int) -> Evaluation:
         venv.close()
 
 
-def learn(preset: Preset, seed: int, steps: int, callback=None) -> tuple[Agent, dict[str, float]]:
+def learn(preset: Preset, seed: int, steps: int, callback=None) -> tuple[Learner, dict[str, float]]:
     "An agent after so many steps in the original game, and the seconds they took by kind of work."
     venv, seconds = make_vec("crafter", num_envs=preset.num_envs, seed=seed, obs=preset.obs), {}
 
@@ -47,7 +49,7 @@ def learn(preset: Preset, seed: int, steps: int, callback=None) -> tuple[Agent, 
             callback(report)
 
     try:
-        agent = Agent(preset, venv.single_observation_space, venv.single_action_space, seed)
+        agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, seed)
         train(agent, venv, steps, callback=count)
         return agent, seconds
     finally:
@@ -79,7 +81,7 @@ def main() -> None:
     preset = get_preset(args.preset, **fields(args.set))
     objectives = get_simulator("crafter").objectives
     venv = make_vec("crafter", num_envs=1, obs=preset.obs)
-    untrained = play(Agent(preset, venv.single_observation_space, venv.single_action_space, args.seeds[0]),
+    untrained = play(FastPPO(preset, venv.single_observation_space, venv.single_action_space, args.seeds[0]),
                      args.episodes)
     venv.close()
     runs = []

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 
 from envgen_nb.agent.evaluate import evaluate, wilson_interval
+from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.networks import get_preset
-from envgen_nb.agent.ppo import Agent, Report, fastest_team, train
-from envgen_nb.agent.threads import Team, keep_memory
+from envgen_nb.agent.threads import keep_memory
+from envgen_nb.agent.train import Report, num_rollouts, train
 from envgen_nb.files import machine, write_json
 from envgen_nb.heist.world import HeistWorld
 from envgen_nb.world import make_vec
@@ -26,7 +27,7 @@ from envgen_nb.world import make_vec
 WORLD, LENGTH, EPISODES = HeistWorld(maze_size=3, locks=0), 50, 300
 
 
-def measure(agent: Agent) -> list[float]:
+def measure(agent: FastPPO) -> list[float]:
     "In how many percent of 300 episodes the gem is taken, and the 95% interval of that."
     with contextlib.closing(make_vec("heist", [WORLD], EPISODES, seed=1_000_000, length=LENGTH, episodes=1)) as venv:
         taken = int(evaluate(agent, venv, runs=1, seed=1_000_000).unlocked[:, -1].sum())
@@ -39,16 +40,17 @@ def learn(seed: int, steps: int) -> dict:
 
     def watch(report: Report) -> None:
         part.append(report.episodes.unlocked)
-        if len(part) == 8 or report.rollout == report.rollouts:
+        if len(part) == 8 or report.rollout == num_rollouts(steps, preset):
             taken = np.concatenate([unlocked for unlocked in part if len(unlocked)])[:, -1]
             curve.append([report.steps, round(100 * float(taken.mean()), 1)])
             print(f"seed {seed}, {report.steps:9,} steps: gem taken in {curve[-1][1]:5.1f}%", flush=True)
             part.clear()
 
     with contextlib.closing(make_vec("heist", [WORLD], preset.num_envs, seed=seed, length=LENGTH)) as venv:
-        agent = Agent(preset, venv.single_observation_space, venv.single_action_space, seed)
+        agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, seed)
         before = measure(agent)
-        train(agent, venv, steps, team=Team(fastest_team(agent)), callback=watch)
+        agent.speed_up()
+        train(agent, venv, steps, callback=watch)
     return {"seed": seed, "steps": agent.steps, "before": before, "after": measure(agent), "training": curve}
 
 

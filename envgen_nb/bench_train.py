@@ -20,9 +20,10 @@ import gymnasium
 import torch
 from gymnasium import spaces
 
+from .agent.fast import FastPPO
 from .agent.networks import Preset, get_preset, has_bf16, initialise, make_encoder
-from .agent.ppo import Agent, Report, fastest_team, train
-from .agent.threads import Team, keep_memory
+from .agent.threads import keep_memory
+from .agent.train import Report, train
 from .bench import stock_env
 from .crafter.spaces import observation_space
 from .crafter.reference import ACTIONS
@@ -57,15 +58,15 @@ def our_speed(
     keep_memory()
     try:
         with contextlib.closing(make_vec("crafter", num_envs=1, obs=preset.obs)) as venv:
-            agent = Agent(preset, venv.single_observation_space, venv.single_action_space, 0, device)
-        team = Team(fastest_team(agent))
+            learner = FastPPO(preset, venv.single_observation_space, venv.single_action_space, 0, device)
+        threads = learner.speed_up()
         with contextlib.closing(make_vec("crafter", num_envs=preset.num_envs, obs=preset.obs,
-                                         num_threads=team.threads, copy=False)) as venv:
-            train(agent, venv, 1 << 40, team=team, callback=count)
+                                         num_threads=threads, copy=False)) as venv:
+            train(learner, venv, 1 << 40, callback=count)
     finally:
         torch.set_num_threads(before)
     took = time.perf_counter() - begun
-    return counted / took, {kind: round(value / took, 3) for kind, value in split.items()}, team.threads
+    return counted / took, {kind: round(value / took, 3) for kind, value in split.items()}, threads
 
 # %% ../nbs/73_bench_train.ipynb #79b32c6a
 class StockCrafter(gymnasium.Env):

@@ -17,15 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.networks import get_preset
-from envgen_nb.agent.ppo import Agent, train
+from envgen_nb.agent.train import train
 
 PRESET = get_preset("symbols", hidden=(16, 16), rollout_steps=16, num_envs=8)
 
 
 def trained():
     venv = Orchard(8)
-    agent = Agent(PRESET, venv.single_observation_space, venv.single_action_space, seed=0)
+    agent = FastPPO(PRESET, venv.single_observation_space, venv.single_action_space, seed=0)
     train(agent, venv, PRESET.batch)
     return agent, venv
 
@@ -82,10 +83,10 @@ def test_anything_else_is_refused(data, tmp_path_factory):
 
 
 def test_other_versions_and_other_files(tmp_path):
-    ours = {"format": "envgen_nb checkpoint", "version": 1, "state": {}}
-    for content, words in [(ours | {"version": 2}, "version 2.*reads version 1"),
+    ours = {"format": "envgen_nb checkpoint", "version": 2, "state": {}}
+    for content, words in [(ours | {"version": 1}, "version 1.*reads version 2"),
                            (ours | {"format": "something"}, "no checkpoint of this program"),
-                           ({"format": ours["format"], "version": 1}, "no checkpoint of this program"),
+                           ({"format": ours["format"], "version": 2}, "no checkpoint of this program"),
                            ([1, 2], "no checkpoint of this program"), (torch.zeros(3), "no checkpoint")]:
         torch.save(content, tmp_path / "other.pt")
         with pytest.raises(CheckpointError, match=words):
@@ -124,7 +125,7 @@ def test_what_could_not_be_read_is_not_written(value, tmp_path):
 def test_another_network(saved):
     state = load_checkpoint(saved[0])["agent"]
     venv = Orchard(8)
-    other = Agent(get_preset("symbols", hidden=(16, 8), rollout_steps=16, num_envs=8), venv.single_observation_space,
+    other = FastPPO(get_preset("symbols", hidden=(16, 8), rollout_steps=16, num_envs=8), venv.single_observation_space,
                   venv.single_action_space, seed=0)
     with pytest.raises(CheckpointError, match="preset 'symbols'.*hidden"):
         other.load_state_dict(state)

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envgen_nb.agent.evaluate import Evaluation, bootstrap_interval, evaluate, iqm, success_rates, wilson_interval
+from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.networks import get_preset
-from envgen_nb.agent.ppo import Agent
 
 PRESET = get_preset("symbols", hidden=(16, 16), rollout_steps=16, num_envs=8)
 
 
 def an_agent(seed=0):
     venv = Orchard(8)
-    return Agent(PRESET, venv.single_observation_space, venv.single_action_space, seed)
+    return FastPPO(PRESET, venv.single_observation_space, venv.single_action_space, seed)
 
 
 def test_every_sub_environment_plays_exactly_one_episode():

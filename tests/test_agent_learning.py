@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.networks import get_preset
-from envgen_nb.agent.ppo import Agent
 from envgen_nb.world import get_simulator, make_vec
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -32,7 +32,7 @@ def benchmark():
 def untrained(benchmark):
     preset = get_preset("symbols")
     venv = make_vec("crafter", num_envs=1, obs="symbols")
-    agent = Agent(preset, venv.single_observation_space, venv.single_action_space, seed=0)
+    agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, seed=0)
     venv.close()
     return benchmark.play(agent, EPISODES)
 

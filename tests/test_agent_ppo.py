@@ -13,21 +13,14 @@ from gymnasium.vector import AutoresetMode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envgen_nb.agent import graphs, ppo
-from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
+from envgen_nb.agent import fast, graphs
+from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from envgen_nb.agent.fast import FastPPO
+from envgen_nb.agent.guards import NotFiniteError, OutOfMemory
+from envgen_nb.agent.learner import RandomLearner, make_rollout
 from envgen_nb.agent.networks import as_tensors, get_preset
-from envgen_nb.agent.ppo import (
-    Agent,
-    CheckpointError,
-    NotFiniteError,
-    OutOfMemory,
-    gae,
-    make_storage,
-    num_rollouts,
-    rollout,
-    train,
-)
-from envgen_nb.agent.threads import Team
+from envgen_nb.agent.ppo import PPO, gae, ppo_loss
+from envgen_nb.agent.train import Trainer, num_rollouts, play, train
 
 SMALL = get_preset("symbols", hidden=(32, 32), num_envs=8, rollout_steps=32, epochs=2, minibatches=2, gae_lambda=0.9,
                    learning_rate=3e-3, clip=0.2)
@@ -45,9 +38,16 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def start(preset=SMALL, seed=0, **options):
+def start(preset=SMALL, seed=0, kind=FastPPO, **options):
     venv = Orchard(preset.num_envs, seed, obs=preset.obs, **options)
-    return Agent(preset, venv.single_observation_space, venv.single_action_space, seed), venv
+    return kind(preset, venv.single_observation_space, venv.single_action_space, seed), venv
+
+
+def played(agent, venv, steps=32):
+    "A rollout from the very beginning, the episodes in it, and the trainer's view of where to go on."
+    rollout = make_rollout(steps, venv.num_envs, venv.single_observation_space)
+    episodes, _ = play(agent, venv, venv.reset()[0], {}, rollout)
+    return rollout, episodes
 
 
 def same(a, b):
@@ -82,10 +82,9 @@ def test_gae_is_the_naive_double_loop(T, N, gamma, gae_lambda, seed, ends):
 def test_a_rollout_holds_what_happened():
     "Observations, actions, rewards and ends belong together; V(final_obs) stands where episodes were cut."
     agent, venv = start(length=6)
-    storage = make_storage(32, 8, venv.single_observation_space)
-    first, _ = venv.reset()
-    after, episodes, _ = rollout(agent.policy, venv, first, storage, agent.act_generator)
-    after = copy.deepcopy(after)
+    storage, episodes = played(agent, venv)
+    after = copy.deepcopy(storage.next_obs)
+    last, final_values = agent.bootstrap(storage)
     replay = Orchard(8, length=6)
     obs, _ = replay.reset()
     ends, cuts = 0, 0
@@ -93,9 +92,9 @@ def test_a_rollout_holds_what_happened():
         assert all((storage.obs[key][t].numpy() == obs[key]).all() for key in obs)
         with torch.inference_mode():
             logits, values = agent.policy(as_tensors(obs))
-        assert torch.equal(values, storage.values[t])
+        assert torch.equal(values, storage.extras["values"][t])
         chosen = logits.log_softmax(1).gather(1, storage.actions[t][:, None])[:, 0]
-        assert torch.allclose(chosen, storage.log_probs[t])
+        assert torch.allclose(chosen, storage.extras["log_probs"][t])
         obs, rewards, terminated, truncated, infos = replay.step(storage.actions[t].numpy())
         assert (storage.rewards[t].numpy() == rewards).all()
         assert (storage.terminated[t].numpy() == terminated).all()
@@ -104,9 +103,11 @@ def test_a_rollout_holds_what_happened():
         if truncated.any():
             with torch.inference_mode():
                 expected[truncated] = agent.policy(as_tensors(infos["final_obs"]))[1][truncated]
-        torch.testing.assert_close(storage.final_values[t], expected)
+        torch.testing.assert_close(final_values[t], expected)
         ends, cuts = ends + int((terminated | truncated).sum()), cuts + int(truncated.sum())
     assert all((after[key] == obs[key]).all() for key in obs)
+    with torch.inference_mode():
+        torch.testing.assert_close(last, agent.policy(as_tensors(obs))[1])
     assert len(episodes) == ends and cuts > 0 and (episodes.lengths == 6).sum() >= cuts
     assert (episodes.returns == episodes.unlocked[:, 0]).all() and storage.obs["grid"].dtype == torch.uint8
 
@@ -143,20 +144,19 @@ def test_same_seed_same_weights_and_no_global_randomness(preset):
 @pytest.mark.parametrize("preset", [SMALL, PIXELS], ids=["symbols", "pixels"])
 def test_stopped_anywhere_and_rebuilt_it_goes_on_the_same(preset, tmp_path):
     straight, venv = start(preset)
-    end = train(straight, venv, 5 * preset.batch)
+    end = train(straight, venv, 5 * preset.batch).obs
     for stop in range(1, 5):
-        agent, venv = start(preset)
-
-        def save(report, agent=agent, venv=venv, stop=stop):
+        trainer = Trainer(*start(preset))
+        for report in trainer.run(5 * preset.batch):
             if report.rollout == stop:
-                save_checkpoint(tmp_path / "at.pt", {"agent": agent.state_dict(), "venv": venv.get_state()})
-            return report.rollout == stop + 1                     # the kill comes a rollout later
-        train(agent, venv, 5 * preset.batch, callback=save)
-        state = load_checkpoint(tmp_path / "at.pt")
-        rebuilt, venv = start(preset)
-        rebuilt.load_state_dict(state["agent"])
-        reached = train(rebuilt, venv, (5 - stop) * preset.batch, obs=venv.set_state(state["venv"]))
-        assert same(rebuilt.state_dict(), straight.state_dict()), stop
+                save_checkpoint(tmp_path / "at.pt", trainer.state_dict())
+            if report.rollout == stop + 1:                            # the kill comes a rollout later
+                break
+        rebuilt = Trainer(*start(preset))
+        rebuilt.load_state_dict(load_checkpoint(tmp_path / "at.pt"))
+        list(rebuilt.run((5 - stop) * preset.batch))
+        assert same(rebuilt.learner.state_dict(), straight.state_dict()), stop
+        reached = rebuilt.obs
         assert all((reached[k] == end[k]).all() for k in end) if isinstance(end, dict) else (reached == end).all()
 
 
@@ -236,12 +236,12 @@ def test_an_update_is_what_plain_torch_would_do(preset):
     "backward, clip_grad_norm_ and Adam as the book has them: no pieces, nothing fused."
     preset = dataclasses.replace(preset, bf16=False, epochs=1)
     (agent, venv), (plain, _) = start(preset), start(preset)
-    storage = make_storage(preset.rollout_steps, preset.num_envs, venv.single_observation_space)
-    rollout(agent.policy, venv, venv.reset()[0], storage, agent.act_generator)
-    s, flat = storage, {}
-    advantages = gae(s.rewards, s.values, s.terminated, s.truncated, s.final_values, preset.gamma, preset.gae_lambda)
-    returns = advantages + s.values[:-1]
-    flat = {"actions": s.actions, "log_probs": s.log_probs, "returns": returns,
+    s, _ = played(agent, venv, preset.rollout_steps)
+    last, final_values = agent.bootstrap(s)
+    values = s.extras["values"]
+    advantages = gae(s.rewards, torch.cat([values, last[None]]), s.terminated, s.truncated, final_values, preset.gamma,
+                     preset.gae_lambda)
+    flat = {"actions": s.actions, "log_probs": s.extras["log_probs"], "returns": advantages + values,
             "advantages": (advantages - advantages.mean()) / (advantages.std() + 1e-8)}
     flat = {name: value.flatten() for name, value in flat.items()}
     adam = torch.optim.Adam(plain.policy.parameters(), lr=preset.learning_rate, foreach=False)
@@ -251,11 +251,10 @@ def test_an_update_is_what_plain_torch_would_do(preset):
                         else s.obs.flatten(0, 1)[rows])
         plain.policy.returns.update(batch["returns"])
         adam.zero_grad()
-        ppo.ppo_loss(plain.policy, batch, preset)[0].backward()
+        ppo_loss(plain.policy, batch, preset)[0].backward()
         torch.nn.utils.clip_grad_norm_(plain.policy.parameters(), preset.max_grad_norm)
         adam.step()
-    ppo.update(agent.policy, agent.optimizer, storage, preset, agent.shuffle_generator,
-               lambda batch: ppo.gradients(agent.policy, batch, preset, Team()))
+    agent.learn(s)
     before = start(preset)[0].policy.state_dict()
     for (name, ours), theirs in zip(agent.policy.named_parameters(), plain.policy.parameters(), strict=True):
         assert not torch.equal(ours, before[name]), name
@@ -263,11 +262,35 @@ def test_an_update_is_what_plain_torch_would_do(preset):
         assert off.mean() < 0.02 * moved.mean() + 1e-7, name       # Adam divides by what may be almost nothing
 
 
+@pytest.mark.parametrize("preset", [SMALL, PIXELS, SQUARES], ids=["symbols", "convolutions", "squares"])
+def test_the_fast_one_learns_what_the_plain_one_learns(preset):
+    "In one piece the first gradients differ in their rounding at most; the metrics of a training are close."
+    found = []
+    for kind in (PPO, FastPPO):
+        reports = []
+        agent, venv = start(dataclasses.replace(preset, pieces=1, bf16=False), kind=kind)
+        train(agent, venv, preset.batch, callback=reports.append)
+        found.append(reports[0].metrics)
+    assert found[0] == pytest.approx(found[1], rel=0.02, abs=2e-4)
+
+
+def test_a_random_learner_goes_round_the_same_loop(tmp_path):
+    trainer = Trainer(*start(kind=RandomLearner))
+    reports = list(trainer.run(4 * SMALL.batch))
+    assert [r.steps for r in reports] == [SMALL.batch * n for n in (1, 2, 3, 4)] and reports[0].metrics == {}
+    save_checkpoint(tmp_path / "at.pt", trainer.state_dict())
+    other = Trainer(*start(kind=RandomLearner))
+    other.load_state_dict(load_checkpoint(tmp_path / "at.pt"))
+    (one,), (two,) = trainer.run(SMALL.batch), other.run(SMALL.batch)
+    assert (one.episodes.lengths == two.episodes.lengths).all() and one.steps == two.steps
+
+
 def test_the_number_of_threads_changes_nothing():
     states = []
     for threads in (1, 2, 3):
         agent, venv = start(dataclasses.replace(SMALL, pieces=3))
-        train(agent, venv, 3 * SMALL.batch, team=Team(threads))
+        assert agent.speed_up(threads) == threads
+        train(agent, venv, 3 * SMALL.batch)
         states.append(agent.state_dict())
     assert same(states[0], states[1]) and same(states[0], states[2])
 
@@ -296,14 +319,12 @@ def test_learning_with_recorded_functions_is_the_same(preset, monkeypatch):
     preset, states = dataclasses.replace(preset, pieces=1), []
     monkeypatch.setattr(graphs, "record", lambda work, device: (lambda again: (again, again.outputs))(Again(work)))
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
-    for record in (lambda agent, functions: functions, lambda agent, functions: ppo._record(agent, functions[1])):
+    for recorded in (False, True):
         agent, venv = start(preset)
-        functions = record(agent, ppo._functions(agent, Team()))
-        with monkeypatch.context() as patch:
-            patch.setattr(ppo, "_functions", lambda *_, functions=functions: functions)
-            train(agent, venv, 4 * preset.batch)
+        agent.recorded = fast.record(agent) if recorded else None
+        train(agent, venv, 4 * preset.batch)
         states.append(agent.state_dict())
-    assert isinstance(functions[0], graphs.Captured) and same(*states)
+    assert isinstance(agent.recorded[0], graphs.Captured) and same(*states)
 
 
 def test_out_of_memory_says_what_to_lower():
@@ -317,7 +338,7 @@ def test_out_of_memory_says_what_to_lower():
 def test_devices_that_are_not_there_are_refused(device):
     venv = Orchard(8)
     with pytest.raises(ValueError, match="device: "):
-        Agent(SMALL, venv.single_observation_space, venv.single_action_space, 0, device=device)
+        FastPPO(SMALL, venv.single_observation_space, venv.single_action_space, 0, device=device)
 
 
 def test_environments_that_do_not_fit_are_refused():
@@ -341,7 +362,7 @@ def test_the_callback_stops_and_sees_it_all():
     agent, venv = start()
     reports = []
     train(agent, venv, 100 * SMALL.batch, callback=lambda r: reports.append(r) or r.rollout == 3)
-    assert [(r.rollout, r.rollouts, r.steps) for r in reports] == [(i, 100, i * SMALL.batch) for i in (1, 2, 3)]
+    assert [(r.rollout, r.steps) for r in reports] == [(i, i * SMALL.batch) for i in (1, 2, 3)]
     assert set(reports[0].metrics) == {"policy_loss", "value_loss", "entropy", "approx_kl", "clipfrac", "grad_norm",
                                        "explained_variance"}
     assert set(reports[0].seconds) == {"simulate", "act", "learn"}
@@ -351,12 +372,11 @@ def test_the_callback_stops_and_sees_it_all():
 def test_first_minibatch_is_on_policy():
     "Before any step of Adam the ratio is 1: no divergence, nothing clipped, and the gradient is the policy gradient's."
     agent, venv = start()
-    storage = make_storage(32, 8, venv.single_observation_space)
-    rollout(agent.policy, venv, venv.reset()[0], storage, agent.act_generator)
+    storage, _ = played(agent, venv)
     batch = {"obs": {k: v.flatten(0, 1) for k, v in storage.obs.items()}, "actions": storage.actions.flatten(),
-             "log_probs": storage.log_probs.flatten(), "advantages": storage.rewards.flatten() - 0.1,
+             "log_probs": storage.extras["log_probs"].flatten(), "advantages": storage.rewards.flatten() - 0.1,
              "returns": storage.rewards.flatten()}
-    _, parts = ppo.ppo_loss(agent.policy, batch, SMALL)
+    _, parts = ppo_loss(agent.policy, batch, SMALL)
     assert abs(parts["approx_kl"]) < 1e-6 and parts["clipfrac"] == 0
     torch.testing.assert_close(parts["policy_loss"], -batch["advantages"].mean())
     assert abs(parts["entropy"] - np.log(5)) < 0.01
@@ -389,10 +409,10 @@ def test_it_learns_the_small_game(preset, within, reaches):
 @pytest.mark.parametrize("preset", [SMALL, PIXELS], ids=["symbols", "pixels"])
 def test_on_a_gpu(preset, tmp_path):
     venv = Orchard(preset.num_envs, obs=preset.obs)
-    agent = Agent(preset, venv.single_observation_space, venv.single_action_space, 0, device="cuda")
+    agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, 0, device="cuda")
     train(agent, venv, 2 * preset.batch)
     save_checkpoint(tmp_path / "gpu.pt", agent.state_dict())
-    twin = Agent(preset, venv.single_observation_space, venv.single_action_space, 1, device="cuda")
+    twin = FastPPO(preset, venv.single_observation_space, venv.single_action_space, 1, device="cuda")
     twin.load_state_dict(load_checkpoint(tmp_path / "gpu.pt"))
     assert all(torch.equal(w.cpu(), twin.policy.state_dict()[k].cpu()) for k, w in agent.policy.state_dict().items())
     train(twin, venv, preset.batch)

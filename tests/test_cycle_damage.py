@@ -70,7 +70,7 @@ def test_in_the_middle_of_a_run_too(whole, tmp_path):
     list(run_cycles(run.path))
     assert measured(run.path, "cycle-1") == measured(whole, "cycle-1")
     assert contents(run.path / "cycle-1", ["evaluation.json"]) == before
-    some, other = (load_checkpoint(path / "checkpoint.pt")["agent"]["policy"] for path in (run.path, whole))
+    some, other = (load_checkpoint(path / "checkpoint.pt")["learner"]["policy"] for path in (run.path, whole))
     assert all(torch.equal(some[name], other[name]) for name in some)
 
 
@@ -113,7 +113,7 @@ def test_without_its_checkpoint_a_run_goes_on_from_that_of_the_last_part(whole, 
     (run.path / "checkpoint.pt").unlink()
     before = contents(run.path / "cycle-1")
     list(run_cycles(run.path))
-    some, other = (load_checkpoint(path / "checkpoint.pt")["agent"]["policy"] for path in (run.path, whole))
+    some, other = (load_checkpoint(path / "checkpoint.pt")["learner"]["policy"] for path in (run.path, whole))
     assert all(torch.equal(some[name], other[name]) for name in some) and contents(run.path / "cycle-1") == before
     for part in run.parts:
         assert [r["episodes"] for r in run.metrics(part)] == [r["episodes"] for r in RunFolder(whole).metrics(part)]
@@ -234,7 +234,8 @@ def test_purposes_are_as_many_as_worlds(copy):
 
 
 def test_a_state_of_no_such_agent_is_told(copy):
-    for state in ({"agent": {"policy": 3}}, {"agent": load_checkpoint(copy / "checkpoint.pt")["agent"], "stage": "x"}):
+    good = load_checkpoint(copy / "checkpoint.pt")
+    for state in ({"learner": {"policy": 3}}, {"learner": good["learner"], "trained": "x"}):
         save_checkpoint(copy / "checkpoint.pt", state)
         with pytest.raises(RunFolderError, match="checkpoint.pt is damaged.*Delete it"):
             list(run_cycles(copy))

@@ -8,10 +8,9 @@ import torch
 from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.edit import change_settings, position
-from envgen_nb.cycle.folder import create_run, stages
+from envgen_nb.cycle.folder import create_run
 from envgen_nb.cycle.run import Accepted, Evaluated, Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.files import append_jsonl, write_json, write_text
 from envgen_nb.studio.compare import binned_returns
 from envgen_nb.studio.figures import learning_figure, table_text, training_episodes, training_score
 from envgen_nb.studio.progress import say
@@ -43,7 +42,6 @@ def test_without_worlds_everything_is_the_original_game(plain):
     training = [event for event in events if isinstance(event, Training)]
     assert len(training) == 10 and {event.phase for event in training} == {"original"}
     assert all("original game" in say(event.record()) for event in training)
-    assert not any("designed" in stage.title for stage in stages(run))
     episodes = training_episodes(run)
     assert len(episodes) == sum(len(run.episodes(r)) for part in run.parts for r in run.metrics(part)) > 8
     edges = np.linspace(0, 10_241, 6)
@@ -52,7 +50,7 @@ def test_without_worlds_everything_is_the_original_game(plain):
     )[0].tolist()
     assert not learning_figure(run).layout.shapes and {point.phase for point in history(run)} == {"original"}
     text = (run.path / "cycle-1" / "metrics.jsonl").read_text()
-    assert {world for line in text.splitlines() for world in json.loads(line)["episodes"]["world"]} == {None}
+    assert {world for line in text.splitlines() for world in json.loads(line)["episodes"]["world"]} == {0}
 
 
 @pytest.mark.parametrize("which", ["plain", "designed"])
@@ -76,7 +74,7 @@ def test_a_run_without_worlds_is_one_stretch_of_training(plain, tmp_path):
     one = create_run(make_settings(designer="none", **SMALL | {"num_cycles": 1, "cycle_steps": 4_096,
                                                                "final_steps": 6_144}), tmp_path / "one")
     list(run_cycles(one.path))
-    some, other = (load_checkpoint(run.path / "checkpoint.pt")["agent"]["policy"] for run in (plain[0], one))
+    some, other = (load_checkpoint(run.path / "checkpoint.pt")["learner"]["policy"] for run in (plain[0], one))
     assert all(torch.equal(some[name], other[name]) for name in some)
 
 
@@ -103,7 +101,8 @@ def test_stopped_everywhere_it_is_the_same(designed, tmp_path, monkeypatch):
         for event in run_cycles(run.path):
             if isinstance(event, Training):
                 break
-    some, other = (load_checkpoint(path / "checkpoint.pt")["agent"]["policy"] for path in (run.path, designed[0].path))
+    some, other = (load_checkpoint(path / "checkpoint.pt")["learner"]["policy"]
+                   for path in (run.path, designed[0].path))
     assert all(torch.equal(some[name], other[name]) for name in some)
     for part in run.parts:
         assert [r["episodes"] for r in run.metrics(part)] == [r["episodes"] for r in designed[0].metrics(part)]
@@ -121,26 +120,6 @@ def test_a_cycle_that_was_begun_without_worlds_stays_so(tmp_path):
     phases = {part: {e.phase for e in events if isinstance(e, Training) and e.part == part} for part in run.parts[1:]}
     assert phases == {"cycle-1": {"original"}, "cycle-2": {"worlds", "original"}, "final": {"original"}}
     assert steps_played(run) == 10_240 and steps_played(run, "worlds") == 2_048
-
-
-def test_folders_of_earlier_versions_are_read_as_they_were_meant(tmp_path):
-    """They say 0 for the original game too, and call what the designer `none` left alone a phase in worlds."""
-    def rollout(run, part, phase, step, reached):
-        append_jsonl(run.path / part / "metrics.jsonl", {"phase": phase, "rollout": 0, "step": step, "episodes": {
-            "return": [1.0], "length": [90], "world": [0], "unlocked": [reached]}})
-
-    none = create_run(make_settings(designer="none", **SMALL), tmp_path / "none")
-    rollout(none, "cycle-1", "worlds", 4096, [0])
-    rollout(none, "cycle-1", "original", 8192, [])
-    assert training_episodes(none).unlocked[:, 0].tolist() == [True, False]
-    assert [point.phase for point in history(none)] == ["original", "original"]
-    rules = create_run(make_settings(**SMALL), tmp_path / "rules")
-    write_text(rules.path / "cycle-1" / "reply.md", "…")
-    write_json(rules.path / "cycle-1" / "worlds.json", [{}])
-    rollout(rules, "cycle-1", "worlds", 4096, [0])
-    rollout(rules, "cycle-1", "original", 8192, [])
-    assert training_episodes(rules).unlocked[:, 0].tolist() == [False]
-    assert [point.phase for point in history(rules)] == ["worlds", "original"]
 
 
 def test_the_last_measurement_is_of_other_maps(plain):

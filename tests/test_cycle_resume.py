@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from envgen_nb.agent import fast
 from envgen_nb.agent.checkpoint import load_checkpoint
+from envgen_nb.agent.guards import NotFiniteError
 from envgen_nb.agent.networks import get_preset
-from envgen_nb.agent.ppo import NotFiniteError, num_rollouts
+from envgen_nb.agent.train import num_rollouts
 from envgen_nb.crafter.vector import CrafterVectorEnv
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
@@ -52,7 +54,7 @@ def alive(marker: str) -> list[str]:
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_checkpoint(folder / "checkpoint.pt")["agent"]["policy"]
+    return load_checkpoint(folder / "checkpoint.pt")["learner"]["policy"]
 
 
 def same(some: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> bool:
@@ -245,7 +247,7 @@ def test_threads_are_counted_once_and_written_down(tmp_path, monkeypatch):
     events.close()
     counted = json.loads((folder / "run.json").read_text())["threads"]
     assert 1 <= counted <= get_preset("symbols").pieces
-    monkeypatch.setattr(run_module, "fastest_team", lambda agent: 1 / 0)
+    monkeypatch.setattr(fast, "fastest_team", lambda learner: 1 / 0)
     next(events := run_cycles(folder))
     events.close()
     assert json.loads((folder / "run.json").read_text())["threads"] == counted

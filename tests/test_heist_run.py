@@ -15,9 +15,9 @@ if not procgen_package():
 
 from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
 from envgen_nb.agent.networks import get_preset
-from envgen_nb.agent.ppo import Episodes
 from envgen_nb.batch import play
 from envgen_nb.cli import main
+from envgen_nb.curriculum import Episodes
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
 from envgen_nb.cycle.run import Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
@@ -66,7 +66,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(finished, tmp_path):
             break
         events.close()
         stops += 1
-    ends = [load_checkpoint(path / "checkpoint.pt")["agent"]["policy"] for path in (finished.path, tmp_path / "run")]
+    ends = [load_checkpoint(path / "checkpoint.pt")["learner"]["policy"] for path in (finished.path, tmp_path / "run")]
     assert stops > 4 and RunFolder(tmp_path / "run").finished()
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
     for part in finished.parts:

@@ -26,7 +26,7 @@ from envgen_nb.designer.reply import Design
 from envgen_nb.files import hold_folder, read_jsonl
 from envgen_nb.studio.compare import strip_html
 from envgen_nb.studio.figures import BEFORE_EDIT, worlds_html
-from envgen_nb.studio.prompt import Editor, apply, show_run
+from envgen_nb.studio.prompt import Editor, apply, editor_view, show_run
 from envgen_nb.studio.reply import manual_view
 from envgen_nb.studio.run import Session, history
 from envgen_nb.studio.step import curves_view, status_html
@@ -60,7 +60,7 @@ def done(session: Session, seconds: float = 120) -> None:
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_checkpoint(folder / "checkpoint.pt")["agent"]["policy"]
+    return load_checkpoint(folder / "checkpoint.pt")["learner"]["policy"]
 
 
 def same(some: Path, other: Path) -> bool:
@@ -587,3 +587,10 @@ def test_the_purpose_of_an_edited_world_is_of_before_wherever_it_stands(tmp_path
     prompt = run.text("cycle-2", "prompt.md")
     assert prompt.count("a person changed its settings") == 1
     assert "- Environment 1, environment_settings.diamond_rarity: a grassland world has no mountains" in prompt
+
+
+def test_a_control_offers_what_it_was_made_with(tmp_path, monkeypatch):
+    "Pairs of label and value are known by their values: no value is added beside them."
+    monkeypatch.chdir(tmp_path)
+    kind = editor_view(Editor()).children[0]
+    assert [label for label, _ in kind.options] == ["First prompt", "Later prompts"] and kind.value == "first"

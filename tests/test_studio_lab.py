@@ -60,7 +60,13 @@ def status(seen: Browser, text: str, seconds: float = 60) -> None:
 
 
 def tab(seen: Browser, name: str) -> None:
-    studio(seen).get_by_role("tab", name=name, exact=True).click()
+    found = studio(seen).get_by_role("tab", name=name, exact=True)
+    for _ in range(20):                                       # a click that meets a page being drawn anew is lost
+        found.click()
+        seen.page.wait_for_timeout(250)
+        if found.get_attribute("aria-selected") == "true":
+            return
+    raise AssertionError(f"the tab {name} does not open")
 
 
 def last_step(seen: Browser) -> int:

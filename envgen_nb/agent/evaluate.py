@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 
-from .ppo import Agent
+from .learner import Learner
 
 # %% ../../nbs/42_agent.evaluate.ipynb #0acdaf25
 def marked(indices: list[list[int]], objectives: int) -> np.ndarray:
@@ -89,21 +89,22 @@ class Evaluation:
 
 # %% ../../nbs/42_agent.evaluate.ipynb #d94a2e47
 def evaluate(
-    agent: Agent,
+    learner: Learner,
     venv: VectorEnv,  # one sub-environment per episode, made with episodes=1; the runs are equal parts of it, in order
     runs: int,        # so many runs of venv.num_envs / runs episodes
     seed: int,        # of the sampled actions; the episodes' own seeds are the environment's
     callback: Callable[[int], bool | None] | None = None,  # after each step, with the number of finished episodes
 ) -> Evaluation | None:  # None if the callback returned True, which stops it
-    "Play one episode in each sub-environment and keep the results; the agent stays as it was."
+    "Play one episode in each sub-environment and keep the results; the learner stays as it was."
     if runs < 1 or venv.num_envs % runs:
         raise ValueError(f"{venv.num_envs} sub-environments cannot be divided into {runs} equal runs")
     generator = torch.Generator().manual_seed(seed)
     results, playing = {}, np.ones(venv.num_envs, bool)
-    obs, _ = venv.reset()
-    with agent.policy.settled():
+    (obs, _), carry = venv.reset(), learner.start(venv.num_envs)
+    with learner.playing():
         while playing.any():
-            obs, _, _, _, infos = venv.step(agent.act(obs, generator))
+            actions, carry, _ = learner.act(obs, carry, generator)
+            obs, _, _, _, infos = venv.step(actions.numpy())
             if "results" in infos:
                 ended = infos["_results"] & playing
                 for name, values in infos["results"].items():

@@ -440,10 +440,10 @@ def get_device(
 
 # %% ../../nbs/40_agent.networks.ipynb #d73beafa
 def as_tensors(
-    obs: np.ndarray | dict[str, np.ndarray],  # a batch of observations
+    obs: Any,                                 # a batch of observations: arrays or tensors, or a dictionary of them
     device: torch.device | str = "cpu",
 ) -> Tensor | dict[str, Tensor]:
     "The same observations as tensors; on the CPU they share the arrays' memory, so who keeps them copies them."
     if isinstance(obs, dict):
-        return {name: torch.from_numpy(value).to(device) for name, value in obs.items()}
-    return torch.from_numpy(obs).to(device)
+        return {name: torch.as_tensor(value, device=device) for name, value in obs.items()}
+    return torch.as_tensor(obs, device=device)

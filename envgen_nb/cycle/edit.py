@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..agent.ppo import num_rollouts
-from .folder import RunFolder, designed, stages, write_worlds
+from .folder import RunFolder, designed, rollouts, write_worlds
 from .settings import SettingsError, changed_settings
 from ..designer.prompt import Templates, save_templates
 from ..designer.reply import Design
@@ -41,10 +40,9 @@ def position(run: RunFolder) -> Position:
 
 def _step(run: RunFolder, part: str, records: list[dict[str, Any]]) -> str:
     "What is due in a part that is not measured yet."
-    ahead, preset = [stage for stage in stages(run) if stage.name == part], run.settings.preset
-    if any(stage.phase == "worlds" for stage in ahead) and not run.worlds(part):
+    if run.has_worlds(part) and not run.worlds(part):
         return "design"
-    due = sum(num_rollouts(stage.steps, preset) for stage in ahead)
+    due = rollouts(run).get(part, 0)
     return "train" if len(records) < due else "evaluate"
 
 # %% ../../nbs/53_cycle.edit.ipynb #bb3644e8

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CHECKPOINT_SECONDS', 'Event', 'Started', 'Prompted', 'Waiting', 'Replied', 'Rejected', 'Accepted', 'Training',
-           'Evaluating', 'Evaluated', 'Finished', 'worked', 'new_agent', 'load_state', 'run_cycles']
+           'Evaluating', 'Evaluated', 'Finished', 'worked', 'new_learner', 'load_state', 'run_cycles']
 
 # %% ../../nbs/52_cycle.run.ipynb #e0517d7c
 import contextlib
@@ -25,13 +25,14 @@ from torch.utils.tensorboard import SummaryWriter
 
 from ..agent.checkpoint import save_checkpoint
 from ..agent.evaluate import Evaluation, evaluate
+from ..agent.guards import NotFiniteError
+from ..agent.learner import Learner, learners
 from ..agent.networks import Preset
-from envgen_nb.agent.ppo import (
-    Agent, Episodes, NotFiniteError, Report, fastest_team, num_rollouts, running, train,
-)
-from ..agent.threads import Team, keep_memory
+from ..agent.threads import keep_memory
+from ..agent.train import Report, Trainer
+from ..curriculum import Episodes, curricula
 from envgen_nb.cycle.folder import (
-    PHASES, Recent, RunFolder, RunFolderError, Stage, cut_metrics, in_phase, origins, stages, write_worlds,
+    PHASES, Recent, RunFolder, RunFolderError, cut_metrics, in_phase, origins, rollouts, write_worlds,
 )
 from .settings import RunSettings
 from ..designer.design import Budget, conversation, design
@@ -104,14 +105,14 @@ class Accepted(Event):
 class Training(Event):
     "A rollout was collected and learned from."
     part: str
-    phase: str                 # where it was played: "worlds" (the designed ones) or "original" (the original game)
-    stage_done: int            # environment steps of this stage so far
-    stage_steps: int           # of it in all
+    phase: str                 # what was played: "worlds" (designed ones), "original" (the original game) or "both"
+    part_done: int             # environment steps of this part so far
+    part_steps: int            # of it in all
     done: int                  # environment steps of the run so far
     steps: int                 # of it in all
     steps_per_second: float    # lately
     seconds_left: float        # an estimate for the whole run
-    success: dict[str, float]  # objective → % of the last training episodes played there; {}: there are none yet
+    success: dict[str, float]  # objective → % of the last training episodes there; {}: there are none yet
     episode_return: float | None = None   # mean of the episodes that ended in this rollout; None: none did
     episodes: int = 0                     # how many `success` is of
 
@@ -148,17 +149,18 @@ class _Walk:
     run: RunFolder
     provider: Provider
     preset: Preset
-    agent: Agent
+    learner: Learner
     writer: SummaryWriter
-    team: Team
+    threads: int                                  # that work at once
     on_text: Callable[[str], None] | None
     check: Callable[[], None] | None
     on_wait: Callable[[Waiting], None] | None
-    stages: list[Stage]
-    stage: int = 0                                # training stages behind us
-    rollouts: int = 0                             # rollouts done in the present one
-    saved_step: int | None = None                 # of the agent in the last checkpoint
-    games: dict[str, list[torch.Tensor]] = dataclasses.field(default_factory=dict)   # phase → its sub-environments
+    rounds: dict[str, int]                        # part → how many rollouts of training it has
+    state: dict[str, Any]                         # of the checkpoint from which this session goes on; {}: there is none
+    trainer: Trainer | None = None                # once there is something to train
+    trained: int = 0                              # parts that are behind us
+    rollouts: int = 0                             # rollouts done in the next one
+    saved_step: int | None = None                 # of the learner in the last checkpoint
     seconds_per_evaluation: float = 0.0
     waited: float = 0.0                           # seconds that others have taken: a pause
     begun: float = dataclasses.field(default_factory=time.monotonic)
@@ -214,21 +216,22 @@ def worked(
     return sum(sessions)
 
 # %% ../../nbs/52_cycle.run.ipynb #af24e944
-def new_agent(run: RunFolder, device: str = "cpu") -> Agent:
-    "The agent of a run as it is before any training."
-    with contextlib.closing(run.simulator.make_vec([run.original], num_envs=1, obs=run.settings.preset.obs)) as venv:
-        return Agent(run.settings.preset, venv.single_observation_space, venv.single_action_space, run.settings.seed,
-                     device)
+def new_learner(run: RunFolder, device: str = "cpu") -> Learner:
+    "The learner of a run as it is before any training."
+    settings = run.settings
+    with contextlib.closing(run.simulator.make_vec([run.original], num_envs=1, obs=settings.preset.obs)) as venv:
+        return learners.find(settings.learner)(settings.preset, venv.single_observation_space,
+                                               venv.single_action_space, settings.seed, device)
 
 
-def load_state(run: RunFolder, part: str, agent: Agent, state: dict[str, Any]) -> Agent:
-    "The agent as a checkpoint holds it; `RunFolderError` if it is another one's."
+def load_state(run: RunFolder, part: str, learner: Learner, state: dict[str, Any]) -> Learner:
+    "The learner as a checkpoint holds it; `RunFolderError` if it is another one's."
     try:
-        agent.load_state_dict(state["agent"])
+        learner.load_state_dict(state["learner"])
     except (ValueError, TypeError, LookupError, RuntimeError) as error:
         raise RunFolderError(f"{run.path / part / 'checkpoint.pt'} is damaged: {error}. "
                              f"{run.without_checkpoint(part)}") from None
-    return agent
+    return learner
 
 
 def _open(run: RunFolder, *listeners: Callable[..., None] | None) -> _Walk:
@@ -240,29 +243,27 @@ def _open(run: RunFolder, *listeners: Callable[..., None] | None) -> _Walk:
     provider = make_provider(settings.designer, **options)
     if not run.designed():
         provider.check()
-    agent, ahead = new_agent(run, settings.device), stages(run)
-    state = run.checkpoint() or _earlier(run, ahead)
+    learner, rounds = new_learner(run, settings.device), rollouts(run)
+    state = run.checkpoint() or _earlier(run, rounds) or {}
     if state:
-        load_state(run, "", agent, state)
-    writer = SummaryWriter(run.path / "tensorboard", purge_step=agent.steps or None)
-    walk = _Walk(run, provider, preset, agent, writer, _team(run, agent), *listeners, ahead)
+        load_state(run, "", learner, state)
+    writer = SummaryWriter(run.path / "tensorboard", purge_step=learner.steps or None)
+    walk = _Walk(run, provider, preset, learner, writer, _threads(run, learner), *listeners, rounds, state)
     told = run.events()
     walk.before = worked(told)
     walk.seconds_per_evaluation = ([0.0] + [r["seconds"] for r in told if r["event"] == "Evaluated"])[-1]
     if state:
-        _stand(walk, state)
+        _stand(walk)
     return walk
 
+
 # %% ../../nbs/52_cycle.run.ipynb #18d7b3f2
-def _stand(walk: _Walk, state: dict[str, Any]) -> None:
+def _stand(walk: _Walk) -> None:
     "Take the position that a checkpoint says; `RunFolderError` if it says none."
-    stage, rollouts, games = state.get("stage"), state.get("rollouts"), state.get("games", {})
-    if state.get("venv"):                                                     # of an earlier version
-        games = {walk.stages[stage].phase: state["venv"]}
-    known = type(stage) is int and type(rollouts) is int and 0 <= stage <= len(walk.stages) and rollouts >= 0
-    if not known or not isinstance(games, dict) or not all(isinstance(kept, list) for kept in games.values()):
+    trained, rollouts = walk.state.get("trained"), walk.state.get("rollouts")
+    if not (type(trained) is int and type(rollouts) is int and 0 <= trained <= len(walk.rounds) and rollouts >= 0):
         raise _unusable(walk, "it does not say where the run stands")
-    walk.stage, walk.rollouts, walk.games, walk.saved_step = stage, rollouts, games, walk.agent.steps
+    walk.trained, walk.rollouts, walk.saved_step = trained, rollouts, walk.learner.steps
 
 
 def _unusable(walk: _Walk, what: Any) -> RunFolderError:
@@ -270,12 +271,12 @@ def _unusable(walk: _Walk, what: Any) -> RunFolderError:
     return RunFolderError(f"{path} is damaged: {what}. {walk.run.without_checkpoint()}")
 
 
-def _behind(run: RunFolder, ahead: list[Stage], part: str) -> int:
-    "How many stages are behind the agent when a part has been trained."
-    return sum(run.parts.index(stage.name) <= run.parts.index(part) for stage in ahead)
+def _behind(run: RunFolder, rounds: dict[str, int], part: str) -> int:
+    "How many parts are behind the learner when this one has been trained."
+    return sum(run.parts.index(name) <= run.parts.index(part) for name in rounds)
 
 
-def _earlier(run: RunFolder, ahead: list[Stage]) -> dict[str, Any] | None:
+def _earlier(run: RunFolder, rounds: dict[str, int]) -> dict[str, Any] | None:
     "Where to go on from without checkpoint.pt: after the last part whose own is there. None: at the beginning."
     kept = [part for part in run.parts if (run.path / part / "checkpoint.pt").exists()]
     measured = [part for part in run.parts if (run.path / part / "evaluation.json").exists()]
@@ -284,38 +285,32 @@ def _earlier(run: RunFolder, ahead: list[Stage]) -> dict[str, Any] | None:
                              "which the run could go on. Put back a copy of one of them, or begin a new run.")
     if not kept:
         return None
-    return run.checkpoint(kept[-1]) | {"stage": _behind(run, ahead, kept[-1]), "rollouts": 0}
+    return run.checkpoint(kept[-1]) | {"trained": _behind(run, rounds, kept[-1]), "rollouts": 0}
+
 
 # %% ../../nbs/52_cycle.run.ipynb #5c1ea774
-def _save(walk: _Walk, stage: int, rollouts: int) -> None:
+def _state(walk: _Walk) -> dict[str, Any]:
+    "All that is needed to go on, but the position."
+    if walk.trainer:
+        return walk.trainer.state_dict()
+    return walk.state or {"learner": walk.learner.state_dict()}
+
+
+def _save(walk: _Walk) -> None:
     "Write down the position and all that is needed to go on from it, in one step."
-    walk.stage, walk.rollouts = stage, rollouts
-    save_checkpoint(walk.run.path / "checkpoint.pt", {
-        "stage": stage, "rollouts": rollouts, "agent": walk.agent.state_dict(), "games": walk.games})
-    walk.saved_step = walk.agent.steps
+    position = {"trained": walk.trained, "rollouts": walk.rollouts}
+    save_checkpoint(walk.run.path / "checkpoint.pt", _state(walk) | position)
+    walk.saved_step = walk.learner.steps
 
 
-def _keep(walk: _Walk, phase: str, venv: Any) -> None:
-    "Have the sub-environments as they are in the next checkpoint."
-    walk.games[phase] = [torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in venv.get_state()]
-
-
-def _enter(walk: _Walk, phase: str, venv: Any) -> Any:
-    "Go on from where the sub-environments stood, or begin: the observations."
-    if phase not in walk.games:
-        return venv.reset()[0]
-    try:
-        return venv.set_state([bytes(state.numpy()) for state in walk.games[phase]])
-    except (ValueError, TypeError, AttributeError) as error:
-        raise _unusable(walk, error) from None
-
-
-def _team(run: RunFolder, agent: Agent) -> Team:
+def _threads(run: RunFolder, learner: Learner) -> int:
     "As many threads as the run has written down; they are counted when it starts."
+    threads = learner.speed_up(run.info["threads"])
     if run.info["threads"] is None:
-        run.info["threads"] = fastest_team(agent)
+        run.info["threads"] = threads
         write_json(run.path / "run.json", run.info)
-    return Team(run.info["threads"])
+    return threads
+
 
 # %% ../../nbs/52_cycle.run.ipynb #e0df6155
 def _prompt(walk: _Walk, cycle: int) -> str:
@@ -348,7 +343,7 @@ def _request(walk: _Walk, cycle: int, prompt: str, tell: Callable[[str], None]) 
 def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
     "Ask until the worlds are right, and write them down; nothing to do if they are there already."
     run, settings, part = walk.run, walk.settings, f"cycle-{cycle}"
-    if Stage(part, "worlds", settings.llm_steps) not in walk.stages or run.worlds(part):
+    if not run.has_worlds(part) or run.worlds(part):
         return
     begun = bool(run.metrics(part)) or run.evaluation(part) is not None
     _may_restore(run, part, begun)
@@ -413,137 +408,145 @@ def _accept(run: RunFolder, part: str, designs: Any, begun: bool) -> Accepted:
     return Accepted(part, tuple(design.purpose for design in designs), tuple(design.world for design in designs))
 
 # %% ../../nbs/52_cycle.run.ipynb #36f540f1
-def _make_venv(walk: _Walk, index: int, stage: Stage) -> Any:
-    "The sub-environments of a stage: the designed worlds, all at once, or the original game."
-    worlds = walk.run.worlds(stage.name) if stage.phase == "worlds" else []
-    return walk.run.simulator.make_vec(
-        worlds=worlds or [walk.run.original], num_envs=walk.preset.num_envs,
-        seed=walk.seed(1, index) if worlds else walk.seed(3), obs=walk.preset.obs,
-        length=walk.settings.world_length if worlds else None, num_threads=walk.team.threads,
-        copy=False)
-
-
-def _ends(walk: _Walk, index: int) -> bool:
-    "Whether nobody goes on with the episodes that are being played at the end of a stage."
-    phase = walk.stages[index].phase
-    return phase == "worlds" or all(later.phase != phase for later in walk.stages[index + 1:])
-
-
-def _train(walk: _Walk, index: int, stage: Stage) -> Iterator[Event]:
-    "Train through a stage, from wherever the run stands in it."
-    batch, total, kept = walk.preset.batch, num_rollouts(stage.steps, walk.preset), walk.agent.steps
-    cut_metrics(walk.run, stage.name, kept)
-    with contextlib.closing(_make_venv(walk, index, stage)) as venv:
-        observation = _enter(walk, stage.phase, venv)
-        meter, saved, trained = _Meter(walk, index), time.monotonic(), time.perf_counter()
+def _make_trainer(walk: _Walk) -> Trainer:
+    "The learner in its sub-environments, as they were at the last checkpoint, or all in the original game."
+    run, settings, num_envs = walk.run, walk.settings, walk.preset.num_envs
+    venv = run.simulator.make_vec([run.original], num_envs=num_envs, seed=walk.seed(3), obs=walk.preset.obs,
+                                  num_threads=walk.threads, copy=False)
+    curriculum = curricula.find(settings.curriculum)(num_envs, walk.seed(1), settings.mixture_ratio)
+    trainer = Trainer(walk.learner, venv, curriculum, walk.look_up)
+    begun = list(walk.rounds)[:walk.trained + bool(walk.rollouts)]
+    if known := [world for part, world in run.archive() if part in begun]:
+        venv.add_worlds(known, settings.world_length)
+    if walk.state.get("venv"):
         try:
-            for rollout in range(walk.rollouts, total):
-                reports, logged = [], time.perf_counter() - trained
-                observation = train(walk.agent, venv, batch, obs=observation, team=walk.team, callback=reports.append,
-                                    check=walk.look_up)
-                trained = time.perf_counter()
-                over = rollout + 1 == total and _ends(walk, index)
-                episodes = _played(stage, [reports[0].episodes, *([running(venv)] if over else [])])
-                _log_rollout(walk, stage, rollout, reports[0], episodes, logged)
-                walk.rollouts = rollout + 1
-                if time.monotonic() - saved > CHECKPOINT_SECONDS and rollout + 1 < total:
-                    _keep(walk, stage.phase, venv)
-                    _save(walk, index, rollout + 1)
-                    saved, kept = time.monotonic(), walk.agent.steps
-                yield meter.event(stage, episodes, rollout + 1, total, batch)
-            _keep(walk, stage.phase, venv)
-        except GeneratorExit:
-            _keep(walk, stage.phase, venv)
-            _save(walk, index, walk.rollouts)
-            raise
-        except NotFiniteError as error:
-            raise NotFiniteError(_broken(walk, stage, error)) from error
-        except Exception:                                    # of `check`, or of a full disk
-            with contextlib.suppress(OSError):
-                cut_metrics(walk.run, stage.name, kept)
-            raise
-    if _ends(walk, index):
-        del walk.games[stage.phase]
-    _save(walk, index + 1, 0)
+            trainer.load_state_dict(walk.state)
+        except (ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
+            raise _unusable(walk, error) from None
+    return trainer
+
+
+def _begin(walk: _Walk, part: str) -> Episodes:
+    "A part begins: its worlds are added, and the curriculum hears of them; the episodes that are cut by it."
+    venv, worlds = walk.trainer.venv, walk.run.worlds(part)
+    numbers = venv.add_worlds(worlds, walk.settings.world_length) if worlds else []
+    return walk.trainer.begin(list(numbers), walk.rounds[part] * walk.preset.batch)
+
+
+def _phase(venv: Any) -> str:
+    "What is being played: designed worlds, the original game, or both."
+    designed = venv.assigned > 0
+    return "worlds" if designed.all() else "both" if designed.any() else "original"
+
+
+def _train(walk: _Walk, part: str) -> Iterator[Event]:
+    "Train through a part, from wherever the run stands in it."
+    total, kept = walk.rounds[part], walk.learner.steps
+    cut_metrics(walk.run, part, kept)
+    trainer = walk.trainer = walk.trainer or _make_trainer(walk)
+    meter, saved, trained = _Meter(walk, part), time.monotonic(), time.perf_counter()
+    try:
+        cut = Episodes.join([]) if walk.rollouts else _begin(walk, part)
+        for rollout in range(walk.rollouts, total):
+            logged, phase = time.perf_counter() - trained, _phase(trainer.venv)
+            report = trainer.rollout()
+            trained = time.perf_counter()
+            over = rollout + 1 == total and part == list(walk.rounds)[-1]
+            episodes = Episodes.join([cut, report.episodes, *([trainer.finish()] if over else [])])
+            _log_rollout(walk, part, phase, rollout, report, episodes, logged)
+            walk.rollouts, cut = rollout + 1, Episodes.join([])
+            if time.monotonic() - saved > CHECKPOINT_SECONDS and rollout + 1 < total:
+                _save(walk)
+                saved, kept = time.monotonic(), walk.learner.steps
+            yield meter.event(part, phase, episodes, rollout + 1)
+    except GeneratorExit:
+        _save(walk)
+        raise
+    except NotFiniteError as error:
+        raise NotFiniteError(_broken(walk, part, error)) from error
+    except Exception:                                    # of `check`, or of a full disk
+        with contextlib.suppress(OSError):
+            cut_metrics(walk.run, part, kept)
+        raise
+    walk.trained, walk.rollouts = walk.trained + 1, 0
+    _save(walk)
+
 
 # %% ../../nbs/52_cycle.run.ipynb #8ac37f4f
-def _broken(walk: _Walk, stage: Stage, error: NotFiniteError) -> str:
+def _broken(walk: _Walk, part: str, error: NotFiniteError) -> str:
     "What broke, where, and where to go on from."
     back = f"checkpoint.pt, of step {walk.saved_step:,}" if walk.saved_step is not None else "the start of the run"
-    return (f"{stage.name}, {stage.phase}, step {walk.agent.steps:,}: {error}. The run goes on from {back}, if it is "
+    return (f"{part}, step {walk.learner.steps:,}: {error}. The run goes on from {back}, if it is "
             "resumed; if the same happens again, start one with another seed or preset.")
 
 
-def _played(stage: Stage, episodes: list[Episodes]) -> Episodes:
-    "All these episodes, with the number of the designed world that each was played in, or −1."
-    found = Episodes.join(episodes)
-    return found if stage.phase == "worlds" else dataclasses.replace(found, worlds=np.full_like(found.worlds, -1))
-
-
-def _log_rollout(walk: _Walk, stage: Stage, rollout: int, report: Report, episodes: Episodes, logged: float) -> None:
+def _log_rollout(walk: _Walk, part: str, phase: str, rollout: int, report: Report, episodes: Episodes,
+                 logged: float) -> None:
     """One line in metrics.jsonl with every episode that ended or was cut, and the curves for TensorBoard.
 
     `logged` seconds went by between the rollout before and this one: into logs, checkpoints, and whoever listens."""
     seconds = report.seconds | {"log": logged}
     record = {
-        "phase": stage.phase, "rollout": rollout, "step": walk.agent.steps,
+        "phase": phase, "rollout": rollout, "step": report.steps,
         "metrics": {name: value if math.isfinite(value) else None for name, value in report.metrics.items()},
         "seconds": {name: round(value, 4) for name, value in seconds.items()},
         "episodes": {"return": episodes.returns.round(4).tolist(), "length": episodes.lengths.tolist(),
-                     "world": [None if world < 0 else world for world in episodes.worlds.tolist()],
+                     "world": episodes.worlds.tolist(),
                      "unlocked": [np.flatnonzero(row).tolist() for row in episodes.unlocked]}}
     if not episodes.possible.all():
         record["episodes"]["possible"] = [np.flatnonzero(row).tolist() for row in episodes.possible]
     if episodes.cut.any():
         record["episodes"]["cut"] = episodes.cut.tolist()
-    append_jsonl(walk.run.path / stage.name / "metrics.jsonl", record)
+    append_jsonl(walk.run.path / part / "metrics.jsonl", record)
     for name, value in report.metrics.items():
-        walk.writer.add_scalar(f"train/{name}", value, walk.agent.steps)
-    for phase in PHASES:
-        if len(ended := in_phase(episodes[~episodes.cut], phase)):
-            walk.writer.add_scalar(f"{phase}/episode_return", float(ended.returns.mean()), walk.agent.steps)
-            walk.writer.add_scalar(f"{phase}/episode_length", float(ended.lengths.mean()), walk.agent.steps)
+        walk.writer.add_scalar(f"train/{name}", value, report.steps)
+    for where in PHASES:
+        if len(ended := in_phase(episodes[~episodes.cut], where)):
+            walk.writer.add_scalar(f"{where}/episode_return", float(ended.returns.mean()), report.steps)
+            walk.writer.add_scalar(f"{where}/episode_length", float(ended.lengths.mean()), report.steps)
 
 # %% ../../nbs/52_cycle.run.ipynb #c16d2ad7
 class _Meter:
     "Speed, time left, and success rates of the last training episodes."
 
-    def __init__(self, walk: _Walk, index: int):
-        self.walk, self.index = walk, index
-        self.recent: deque[tuple[float, int]] = deque([(walk.clock(), 0)], maxlen=20)
-        self.rounds, self.last = [num_rollouts(s.steps, walk.preset) for s in walk.stages], Recent(walk.run)
-        for part in walk.run.parts:
-            for record in walk.run.metrics(part):
-                self.last.add(part, walk.run.episodes(record))
+    def __init__(self, walk: _Walk, part: str):
+        self.walk, self.last = walk, Recent(walk.run)
+        self.recent: deque[tuple[float, int]] = deque([(walk.clock(), walk.learner.steps)], maxlen=20)
+        self.ahead = sum(list(walk.rounds.values())[list(walk.rounds).index(part):])      # rollouts, with this part's
+        for name in walk.run.parts:
+            for record in walk.run.metrics(name):
+                self.last.add(name, walk.run.episodes(record))
         self.measurements = len(walk.run.parts) - len(walk.run.evaluations())     # still to come
 
-    def event(self, stage: Stage, episodes: Episodes, rollout: int, total: int, batch: int) -> Training:
-        walk = self.walk
-        self.recent.append((walk.clock(), self.recent[-1][1] + batch))
-        self.last.add(stage.name, episodes)
+    def event(self, part: str, phase: str, episodes: Episodes, rollout: int) -> Training:
+        walk, batch, where = self.walk, self.walk.preset.batch, "worlds" if phase == "worlds" else "original"
+        self.recent.append((walk.clock(), walk.learner.steps))
+        self.last.add(part, episodes)
         (start, first), (now, last) = self.recent[0], self.recent[-1]
         speed = (last - first) / max(now - start, 1e-9)
-        steps, left = sum(self.rounds) * batch, (sum(self.rounds[self.index:]) - rollout) * batch
+        steps, left = sum(walk.rounds.values()) * batch, (self.ahead - rollout) * batch
         seconds = left / speed + self.measurements * walk.seconds_per_evaluation
-        rates, ended = self.last.rates(stage.phase), in_phase(episodes[~episodes.cut], stage.phase)
-        return Training(stage.name, stage.phase, rollout * batch, total * batch, steps - left, steps, round(speed, 1),
+        rates, ended = self.last.rates(where), in_phase(episodes[~episodes.cut], where)
+        return Training(part, phase, rollout * batch, walk.rounds[part] * batch, steps - left, steps, round(speed, 1),
                         round(seconds, 1), {name: round(rate, 1) for name, rate in rates.items()},
                         round(float(ended.returns.mean()), 3) if len(ended) else None,
-                        len(self.last.episodes[stage.phase]))
+                        len(self.last.episodes[where]))
+
 
 # %% ../../nbs/52_cycle.run.ipynb #7ac2e9f4
-def _left_by(walk: _Walk, part: str) -> Agent:
-    "The agent that a part has left, its checkpoint written."
+def _left_by(walk: _Walk, part: str) -> Learner:
+    "The learner that a part has left, its checkpoint written."
     run, path = walk.run, walk.run.path / part / "checkpoint.pt"
-    if (walk.stage, walk.rollouts) == (_behind(run, walk.stages, part), 0):
+    if (walk.trained, walk.rollouts) == (_behind(run, walk.rounds, part), 0):
         if not path.exists():
-            save_checkpoint(path, {"agent": walk.agent.state_dict(), "games": walk.games})
-        return walk.agent
+            save_checkpoint(path, _state(walk))
+        return walk.learner
     state = run.checkpoint(part)
     if state is None:
         raise RunFolderError(f"{path.with_name('evaluation.json')} is missing, and so is {path.name}, the agent that "
                              "it measured: the one there is now has trained on. Put back a copy of one of the two.")
-    return load_state(run, part, new_agent(run, walk.settings.device), state)
+    return load_state(run, part, new_learner(run, walk.settings.device), state)
+
 
 # %% ../../nbs/52_cycle.run.ipynb #6d23783d
 def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
@@ -551,22 +554,22 @@ def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
     run = walk.run
     if run.evaluation(part) is not None:
         return
-    agent = _left_by(walk, part)
+    learner = _left_by(walk, part)
     episodes = walk.settings.evaluation_runs * walk.settings.evaluation_episodes
     yield Evaluating(part, episodes)
     start, seed = walk.clock(), walk.seed(2, 1) if part == run.parts[-1] else walk.seed(2)
     with contextlib.closing(run.simulator.make_vec(
             [run.original], num_envs=episodes, seed=seed, obs=walk.preset.obs, episodes=1,
-            num_threads=walk.team.threads, copy=False)) as venv:
-        evaluation = evaluate(agent, venv, walk.settings.evaluation_runs, seed,
+            num_threads=walk.threads, copy=False)) as venv:
+        evaluation = evaluate(learner, venv, walk.settings.evaluation_runs, seed,
                               callback=lambda done: walk.look_up())
     walk.seconds_per_evaluation = walk.clock() - start
     event = dataclasses.replace(_evaluated(run, part, evaluation), seconds=round(walk.seconds_per_evaluation, 2))
     write_json(run.path / part / "evaluation.json", evaluation.to_dict() | {
-        "success": event.success, "score": event.score, "step": agent.steps, "seed": seed})
-    walk.writer.add_scalar("evaluation/score", event.score, agent.steps)
+        "success": event.success, "score": event.score, "step": learner.steps, "seed": seed})
+    walk.writer.add_scalar("evaluation/score", event.score, learner.steps)
     for objective, (mean, _) in event.success.items():
-        walk.writer.add_scalar(f"success/{objective}", mean, agent.steps)
+        walk.writer.add_scalar(f"success/{objective}", mean, learner.steps)
     yield event
 
 
@@ -579,9 +582,8 @@ def _evaluated(run: RunFolder, part: str, evaluation: Evaluation) -> Evaluated:
 def _road(walk: _Walk) -> Iterator[Event]:
     "The whole run; what is done already is passed over."
     def training_of(part: str) -> Iterator[Event]:
-        for index, stage in enumerate(walk.stages):
-            if stage.name == part and index >= walk.stage:
-                yield from _train(walk, index, stage)
+        if walk.trained == list(walk.rounds).index(part):
+            yield from _train(walk, part)
 
     yield from _evaluate(walk, "cycle-0")
     for cycle in range(1, walk.settings.num_cycles + 1):
@@ -616,11 +618,13 @@ def run_cycles(
                     yield event
         finally:
             walk.writer.close()
+            if walk.trainer:
+                walk.trainer.venv.close()
 
 
 def _whole(walk: _Walk) -> Iterator[Event]:
     "The road, with its beginning and its end."
-    steps = sum(num_rollouts(stage.steps, walk.preset) for stage in walk.stages) * walk.preset.batch
+    steps = sum(walk.rounds.values()) * walk.preset.batch
     yield Started(walk.run.path.name, bool(walk.run.evaluations()), steps)
     yield from _road(walk)
     yield Finished(round(walk.before + walk.clock(), 1))

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..agent.ppo import Agent
+from ..agent.learner import Learner
 from .folder import RunFolder, RunFolderError, create_run
-from .run import load_state, new_agent
+from .run import load_state, new_learner
 from .settings import RunSettings, load_settings, read_ini, take_names
 from ..files import holder
 
@@ -93,7 +93,7 @@ def open_run(
 def load_agent(
     run: RunFolder | str | Path,   # a run, or its folder
     part: str | None = None,       # the agent after this part, "cycle-2" say; None: the latest that was measured
-) -> Agent:
+) -> Learner:
     "The agent of a run, as it was measured; `RunFolderError` if there is none."
     run = run if isinstance(run, RunFolder) else RunFolder(run)
     measured = [name for name in run.parts if (run.path / name / "checkpoint.pt").exists()]
@@ -101,4 +101,4 @@ def load_agent(
         raise RunFolderError(f"{run.path.name} has no agent{f' of {part}' if part else ''}; "
                              f"there are: {', '.join(measured) or 'none yet'}")
     part = part or measured[-1]
-    return load_state(run, part, new_agent(run), run.checkpoint(part))
+    return load_state(run, part, new_learner(run), run.checkpoint(part))

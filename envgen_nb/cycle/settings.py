@@ -14,7 +14,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ..agent.learner import learners
 from ..agent.networks import Preset, get_device, get_preset
+from ..curriculum import curricula
 from ..designer.prompt import load_templates
 from ..designer.provider import ProviderError, designers, make_provider, provider_options
 from ..world import games, get_simulator
@@ -31,12 +33,14 @@ class RunSettings(BaseModel):
     num_cycles: int = Field(4, ge=1, le=100, description="design, train, measure: how many times")
     num_worlds: int = Field(4, ge=1, le=64, description="worlds that the designer writes per cycle")
     cycle_steps: int = Field(240_000, ge=1, description="environment steps of training per cycle, T_LLM + T_orig")
-    mixture_ratio: float = Field(0.5, ge=0, le=1, description="share of a cycle's steps in the designed worlds")
+    mixture_ratio: float = Field(0.5, ge=0, le=1, description="share of the training in designed worlds")
+    curriculum: str = Field("envgen", description="which world is played when: envgen, constant, or your own")
     final_steps: int = Field(1_000_000, ge=0, description="steps in the original game after the last cycle")
     world_length: int = Field(1024, ge=1, description="steps after which an episode in a designed world is cut")
     evaluation_runs: int = Field(3, ge=1, le=100, description="evaluations per measurement, for mean and std")
     evaluation_episodes: int = Field(20, ge=1, le=10_000, description="episodes per evaluation")
 
+    learner: str = Field("ppo", description="who learns: ppo, random, or a class of your own")
     agent: str = Field("symbols", description="preset of the agent: symbols, laptop or paper")
     agent_options: dict[str, Any] = Field(default_factory=dict, description="numbers of the preset to change")
     device: str = Field("cpu", description="where the network runs: cpu, cuda or cuda:1")
@@ -58,12 +62,12 @@ class RunSettings(BaseModel):
 
     @property
     def llm_steps(self) -> int:
-        "T_LLM: steps per cycle in the designed worlds."
+        "T_LLM: steps per cycle that the designed worlds get."
         return round(self.cycle_steps * self.mixture_ratio)
 
     @property
     def original_steps(self) -> int:
-        "T_orig: steps per cycle in the original game."
+        "T_orig: steps per cycle that the original game gets."
         return self.cycle_steps - self.llm_steps
 
     @model_validator(mode="after")
@@ -83,15 +87,18 @@ def _check_names(settings: RunSettings) -> None:
     observed = preset.obs
     if observed not in simulator.observations:
         raise ValueError(f"agent: {settings.agent} sees {observed}, which {settings.simulator} does not show")
+    learners.check(settings.learner)
+    curricula.check(settings.curriculum)
     designers.check(settings.designer)                         # it is imported when it is asked
     get_device(settings.device, must_exist=False)
     most = 1 if settings.device != "cpu" else preset.pieces
     if (settings.threads or 1) > most:
         raise ValueError(f"threads: {settings.agent} on {settings.device} has work for {most} at once, not for "
                          f"{settings.threads}; leave it empty to have it measured")
-    if settings.llm_steps and settings.num_worlds > preset.num_envs:
-        raise ValueError(f"num_worlds: {settings.num_worlds} worlds do not fit into the "
-                         f"{preset.num_envs} sub-environments in which {settings.agent} trains")
+    places = preset.num_envs if settings.curriculum != "constant" else round(settings.mixture_ratio * preset.num_envs)
+    if settings.llm_steps and settings.num_worlds > places:
+        raise ValueError(f"num_worlds: {settings.num_worlds} worlds do not fit into the {places} sub-environments in "
+                         f"which {settings.agent} trains in designed worlds")
 
 # %% ../../nbs/50_cycle.settings.ipynb #5edb8f7c
 class SettingsError(ValueError):
@@ -119,6 +126,8 @@ def take_names(given: Mapping[str, Any]) -> None:
     "A person has written these settings: the classes that they name may be imported."
     games.take(given.get("simulator"))
     designers.take(given.get("designer"))
+    learners.take(given.get("learner"))
+    curricula.take(given.get("curriculum"))
 
 
 def game_defaults(simulator: str) -> dict[str, Any]:
@@ -142,11 +151,12 @@ def changed_settings(settings: RunSettings, **changed: Any) -> RunSettings:
 
 
 def usable_settings(given: dict[str, Any]) -> RunSettings:
-    "Settings from data whose designer and templates are there."
+    "Settings from data whose designer, learner, curriculum and templates are there."
     settings = checked_settings(given)
     try:
         make_provider(settings.designer, **settings.designer_options)
         load_templates(settings.templates)
+        learners.find(settings.learner), curricula.find(settings.curriculum)
     except ValueError as error:
         raise SettingsError(str(error)) from None
     return settings
@@ -173,6 +183,7 @@ _INI: dict[tuple[str, str], tuple[str, type]] = {   # (section, key) → setting
     ("designer", "currency"): (".currency", str),
     ("designer", "max_reasks"): ("max_reasks", int),
     ("agent", "preset"): ("agent", str),
+    ("agent", "learner"): ("learner", str),
     ("agent", "device"): ("device", str),
     ("agent", "threads"): ("threads", int),
     ("runs", "folder"): ("folder", str),

@@ -18,7 +18,7 @@ import plotly.graph_objects as go
 from PIL import Image
 
 from ..agent.evaluate import success_rates
-from ..agent.ppo import Episodes
+from ..curriculum import Episodes
 from ..cycle.folder import RunFolder, in_phase, origins
 from ..designer.reply import unmarked
 
@@ -186,7 +186,7 @@ def learning_figure(run: RunFolder) -> go.Figure:
         for _, record in records:
             played = run.episodes(record, phase)
             returns = played.returns[~played.cut]
-            if len(returns) or record["phase"] != phase:                             # elsewhere: a gap
+            if len(returns) or record["phase"] not in (phase, "both"):                           # elsewhere: a gap
                 x.append(record["step"])
                 y.append(float(returns.mean()) if len(returns) else None)
                 ended.append(len(returns))

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from traitlets import Bool, Bytes, Int, List, Unicode
 
-from ..agent.ppo import Agent
+from ..agent.learner import Learner
 from .figures import few_colours
 from ..world import Simulator, World
 
@@ -38,7 +38,7 @@ class Recording:
 def record(
     simulator: Simulator,
     world: World | None = None,    # None: the original game
-    agent: Agent | None = None,    # who plays; None: actions at random
+    agent: Learner | None = None,    # who plays; None: actions at random
     seed: int = 0,                 # of the episode and of the actions
     steps: int = 100,              # at the most
 ) -> Recording:
@@ -46,12 +46,15 @@ def record(
     obs = agent.preset.obs if agent else simulator.observations[0]
     venv = simulator.make_vec([world], num_envs=1, seed=[seed], obs=obs, episodes=1, length=steps)
     random, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
-    observation, _ = venv.reset()
+    (observation, _), carry = venv.reset(), agent.start(1) if agent else {}
     frames, infos = [], {}
     while "results" not in infos:
         frames.append(venv.render()[0].copy())
-        action = agent.act(observation, generator) if agent else random.integers(len(simulator.actions), size=1)
-        observation, _, _, _, infos = venv.step(action)
+        if agent:
+            action, carry, _ = agent.act(observation, carry, generator)
+        else:
+            action = random.integers(len(simulator.actions), size=1)
+        observation, _, _, _, infos = venv.step(np.asarray(action))
     results = infos["results"]
     reached = [name for name, done in zip(simulator.objectives, results["unlocked"][0], strict=True) if done]
     recording = Recording(tuple(frames), float(results["return"][0]), tuple(reached))
@@ -76,7 +79,7 @@ def animate(
     return buffer.getvalue()
 
 
-def clip(simulator: Simulator, world: World | None = None, agent: Agent | None = None, seed: int = 0,
+def clip(simulator: Simulator, world: World | None = None, agent: Learner | None = None, seed: int = 0,
          steps: int = 100) -> bytes:
     "An animated WebP of an agent, or of random actions, in a world: `record` and `animate` in one."
     return animate(record(simulator, world, agent, seed, steps).frames)

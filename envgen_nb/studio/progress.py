@@ -19,6 +19,7 @@ from IPython.display import HTML, display
 from tqdm import tqdm
 
 from ..cycle.run import Event
+from ..cycle.folder import PLACES
 from ..files import read_jsonl
 from ..world import counted
 
@@ -67,9 +68,8 @@ def _said(record: dict[str, Any]) -> str:
         case "Accepted":
             return f"{part}: {counted(len(record['purposes']), 'world')}"
         case "Training":
-            where = "designed worlds" if record["phase"] == "worlds" else "original game"
             count = record.get("episodes", 0)
-            return (f"{part}, {where}: {100 * record['stage_done'] / record['stage_steps']:.0f}% · "
+            return (f"{part}, {PLACES[record['phase']]}: {100 * record['part_done'] / record['part_steps']:.0f}% · "
                     f"{record['steps_per_second']:,.0f} steps/s · {duration(record['seconds_left'])} left · "
                     f"{best_rates(record['success'])}" + (f" of {count} episodes" if count else ""))
         case "Evaluating":

@@ -234,7 +234,8 @@ def _linked(editor: Editor, trait: str, widget: widgets.Widget) -> widgets.Widge
     "A control that shows and sets a trait."
     def from_state() -> None:
         value = getattr(editor, trait)
-        if value not in getattr(widget, "options", [value]):     # of a run that is opened, and not offered here
+        offered = [one[1] if isinstance(one, tuple) else one for one in getattr(widget, "options", [value])]
+        if value not in offered:                                 # of a run that is opened, and not offered here
             widget.options = (*widget.options, value)            # which chooses another one
         if widget.value != value:
             widget.value = value

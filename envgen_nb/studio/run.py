@@ -243,8 +243,8 @@ class _Told(RunState):
         trainings = [event for event in events if isinstance(event, Training)]
         if trainings:
             self.training = trainings[-1].record()
-            self.points += tuple(Point(event.done, event.phase, event.episode_return, tuple(event.success.values()),
-                                       event.episodes)
+            self.points += tuple(Point(event.done, "worlds" if event.phase == "worlds" else "original",
+                                       event.episode_return, tuple(event.success.values()), event.episodes)
                                  for event in trainings)
         for event in events:
             self._wait.see(event.record())

@@ -96,7 +96,7 @@ def status_html(session: Session) -> str:
     bar = f'<progress value="{done}" max="{steps or 1}" aria-label="progress of the run" style="width:100%"></progress>'
     speed = (f" · {training['steps_per_second']:,.0f} steps/s · {duration(training['seconds_left'])} left"
              if session.busy and session.records and session.records[-1]["event"] == "Training" else "")
-    stage = (f"{100 * training['stage_done'] / training['stage_steps']:.0f}% of this stretch · " if begun and training
+    stage = (f"{100 * training['part_done'] / training['part_steps']:.0f}% of this stretch · " if begun and training
              else "")
     last = "" if session.busy or not session.records else "The last that happened: "
     progress = f"{stage}{done:,} of {counted(steps, 'step')}{speed}"
@@ -303,7 +303,7 @@ def objectives_html(
     parts = [part for part in run.parts if run.purposes(part)]
     named = set().union(*(aimed_at(run, part) for part in (parts if since == 0 else parts[-1:])))
     rates = (training or {}).get("success", {})
-    where = next((name for name, phase in _PLACES.items() if rates and phase == training["phase"]), "")
+    where = ("designed worlds" if training["phase"] == "worlds" else "original game") if rates else ""
     signs = {1.0: "▲", -1.0: "▼", 0.0: "="}
     rows = [("◆ aimed at" if c.objective in named else "", c.objective, f"{c.before[0]:.0f}% ± {c.before[1]:.0f}",
              f"{c.after[0]:.0f}% ± {c.after[1]:.0f}", f"{c.gain:+.0f} {signs[float(np.sign(c.gain))]}",

@@ -44,7 +44,7 @@ class _Gallery(HasTraits):
     previous = Tuple(help="the worlds of the cycle before, to tell what changed")
     given = Tuple(help="the designs as the designer gave them, to tell which were edited; (): not known")
     editable = Bool(True, help="whether the worlds may be changed now")
-    agent = AnyTrait(None, help="who plays the clips, an `Agent`; None: actions at random")
+    agent = AnyTrait(None, help="who plays the clips, a `Learner`; None: actions at random")
     seed = Int(0, min=0, max=2 ** 31 - 1, help="of the episodes whose beginning is shown")
     path = Bool(False, help="whether the way to the goal is drawn in, where the game has one")
     error = Unicode(help="what could not be done, and what to do")
