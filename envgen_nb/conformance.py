@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['Moment', 'check_description', 'check_prerequisites', 'check_worlds', 'check_warnings', 'check_preview', 'check_step',
            'check_statistics', 'check_returned', 'check_threads', 'check_seeds', 'check_reset', 'check_quota',
-           'check_state', 'check_arguments', 'check_refusals', 'check_simulator']
+           'check_state', 'check_assign', 'check_assigned_states', 'check_assigned_quota', 'check_assigned_refusals',
+           'check_arguments', 'check_refusals', 'check_simulator']
 
 # %% ../nbs/01_conformance.ipynb #def64ae6
 import contextlib
@@ -13,6 +14,7 @@ import copy
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -188,7 +190,7 @@ def _check_episode(simulator: Simulator, venv: VectorEnv, infos: dict[str, Any],
         assert results["possible"].dtype == np.bool_
         assert not (results["unlocked"] & ~results["possible"])[ended].any(), "what is not possible was achieved"
     assert results["world"].dtype == np.int32
-    assert np.array_equal(results["world"], np.arange(venv.num_envs) % len(venv.worlds))
+    assert np.array_equal(results["world"][ended], (np.arange(venv.num_envs) % len(venv.worlds))[ended])
 
 
 def _check_running(venv: VectorEnv, total: np.ndarray, steps: np.ndarray) -> None:
@@ -294,6 +296,175 @@ def check_state(make: Callable[..., VectorEnv], actions: np.ndarray, episodes: i
             _refused(lambda wrong=wrong: venv.set_state(wrong), "a broken state")
         venv.step(actions[0])
 
+# %% ../nbs/01_conformance.ipynb #a7f6d02b
+@dataclass
+class _Episode:
+    "An episode of one sub-environment."
+    i: int
+    number: int                                           # from 1
+    world: int                                            # index into `venv.worlds`
+    moments: list[Moment]                                 # the first observation, then what each step told
+    actions: list[int] = field(default_factory=list)
+
+
+def _row(told: Any, i: int) -> Moment:
+    "What was told of one sub-environment, copied."
+    return [np.array(part[i]) for part in _leaves(told)]
+
+
+class _Book:
+    "All episodes of a vector environment, written down as they are played."
+
+    def __init__(self, venv: VectorEnv):
+        self.venv, self.ended, obs = venv, [], venv.reset()[0]
+        self.open = [_Episode(i, 1, int(world), [_row(obs, i)]) for i, world in enumerate(venv.assigned)]
+
+    def turn(self, i: int, obs: Any) -> None:
+        "Sub-environment i begins its next episode."
+        self.ended.append(self.open[i])
+        self.open[i] = _Episode(i, self.open[i].number + 1, int(self.venv.assigned[i]), [_row(obs, i)])
+
+    def step(self, row: np.ndarray) -> None:
+        "Play a row of actions."
+        obs, *told, infos = self.venv.step(row)
+        ended = infos.get("_results", np.zeros(len(row), bool))
+        for i, episode in enumerate(self.open):
+            seen = infos["final_obs"] if ended[i] else obs
+            episode.actions.append(int(row[i]))
+            episode.moments.append(_row(seen, i) + _row(tuple(told), i))
+            if ended[i]:
+                assert infos["results"]["world"][i] == episode.world, "results tell of another world than was played"
+                self.turn(i, obs)
+
+    def assign(self, changes: dict[int, int], now: bool) -> None:
+        "Assign worlds, and see that nothing else changes."
+        before, assigned = getattr(self.venv, "running", {}), self.venv.assigned
+        assigned[list(changes)] = list(changes.values())
+        obs = self.venv.assign(changes, now=now)
+        assert self.venv.assigned.dtype == np.int32 and np.array_equal(self.venv.assigned, assigned)
+        others = [i for i in range(self.venv.num_envs) if not (now and i in changes)]
+        for i, episode in enumerate(self.open):
+            if i not in others:
+                self.turn(i, obs)
+            else:
+                seen = episode.moments[-1][:len(episode.moments[0])]
+                assert _equal([_row(obs, i)], [seen]), "assign changes what others see"
+        after = getattr(self.venv, "running", {})
+        assert all(np.array_equal(before[name][others], after[name][others]) for name in before)
+
+# %% ../nbs/01_conformance.ipynb #f92b1a1e
+def _alone(make: Callable[..., VectorEnv], venv: VectorEnv, seed: int, episode: _Episode) -> list[Moment]:
+    "The same episode in an environment that was made with its world."
+    world, length = venv.worlds[episode.world], venv.lengths[episode.world]
+    with contextlib.closing(make(worlds=[world], length=length, num_envs=1, seed=[seed])) as one:
+        for _ in range(episode.number):
+            told = one.reset()[0]
+        moments = [_row(told, 0)]
+        for action in episode.actions:
+            obs, *told, infos = one.step([action])
+            moments.append(_row(infos.get("final_obs", obs), 0) + _row(tuple(told), 0))
+    return moments
+
+
+def _knowing(make: Callable[..., VectorEnv], **changes: Any) -> VectorEnv:
+    "An environment that was made with two worlds, and has got to know two more."
+    first, second = make.worlds
+    venv, length = make(**{"length": [None, 7]} | changes), make.usual["length"]
+    assert venv.add_worlds([second, first], length=[length, 5]) == range(2, 4), "add_worlds answers with the indices"
+    assert venv.worlds == (first, second, second, first) and venv.lengths[1:] == (7, length, 5)
+    assert venv.add_worlds([first]) == range(4, 5) and venv.lengths[4] == venv.lengths[0], "the game's own step limit"
+    return venv
+
+
+def check_assign(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
+    "Worlds are assigned for later and at once, and each episode is what it would have been alone."
+    n, luck = actions.shape[1], np.random.default_rng(2)
+    with contextlib.closing(_knowing(make, seed=range(30, 30 + n))) as venv:
+        assert np.array_equal(venv.assigned, np.arange(n) % 2)
+        venv.assign({0: 2})
+        book = _Book(venv)
+        assert book.open[0].world == 2, "what is assigned before the first reset counts there"
+        for k, row in enumerate(actions):
+            if k % 4 == 3:
+                some = luck.choice(n, size=max(1, n // 2), replace=False)
+                book.assign({int(i): int(luck.integers(5)) for i in some}, now=k % 8 == 7)
+            book.step(row)
+        for episode in book.ended + book.open:
+            assert _equal(episode.moments, _alone(make, venv, 30 + episode.i, episode)), \
+                f"episode {episode.number} in world {episode.world} is not what it is without assignments"
+    assert len({episode.world for episode in book.ended}) > 2
+
+# %% ../nbs/01_conformance.ipynb #61892224
+def check_assigned_states(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
+    "States of assigned worlds come back where these worlds are known, and nowhere else."
+    n, half = actions.shape[1], len(actions) // 2
+    with contextlib.closing(_knowing(make)) as venv, contextlib.closing(_knowing(make)) as other:
+        venv.reset()
+        for k, row in enumerate(actions[:half]):
+            if k in (2, half - 1):
+                venv.assign({i: (i + k) % 4 for i in range(n)}, now=k == 2)
+            venv.step(row)
+        venv.assign({0: 1, n - 1: 3})
+        states, assigned, playing = venv.get_state(), venv.assigned, getattr(venv, "running", {})
+        rest = _steps(venv, actions[half:])
+        other.assign({0: 4})
+        for chosen in (other, venv):
+            chosen.set_state(states)
+            assert np.array_equal(chosen.assigned, assigned), "a state forgets what was assigned"
+            assert all(np.array_equal(playing[name], chosen.running[name]) for name in playing)
+            assert _equal(rest, _steps(chosen, actions[half:])), "after set_state the game goes another way"
+    first, second = make.worlds
+    for worlds, length in (((first, second), [None, 7]), ((second, first, first, second), [None, 7, 12, 5]),
+                           ((first, second, second, first), 6)):
+        with contextlib.closing(make(worlds=worlds, length=length)) as strange:
+            strange.reset()
+            before = strange.get_state()
+            _refused(lambda venv=strange: venv.set_state(states), "a state of a world that is not known")
+            assert strange.get_state() == before
+
+
+def check_assigned_quota(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
+    "What is dropped is no episode of the quota, and who is finished stays so."
+    with contextlib.closing(_knowing(make, episodes=2)) as venv:
+        n = venv.num_envs
+        venv.assign({i: 1 + i % 3 for i in range(n)})
+        venv.reset()
+        ended = np.zeros(n, int)
+        for k, row in enumerate(np.concatenate([actions, actions])):
+            if k in (1, 3, 20):
+                venv.assign({0: 3, n - 1: 1}, now=True)
+            infos = venv.step(row)[-1]
+            ended += infos.get("_results", np.zeros(n, bool))
+        assert (ended == 2).all() and venv.finished.all(), f"episodes played with episodes=2: {ended}"
+        told = [np.array(part) for part in _leaves(venv.step(actions[0])[0])]
+        obs = venv.assign(dict.fromkeys(range(n), 2), now=True)
+        assert venv.finished.all() and not venv.step(actions[0])[1].any(), "who is finished plays again"
+        assert _equal([told], [_leaves(obs)]), "assign changes what who is finished sees"
+        venv.reset()
+        worlds = getattr(venv, "running", {"world": np.full(n, 2)})["world"]
+        assert not venv.finished.any() and (worlds == 2).all(), "what was assigned is forgotten by reset()"
+
+# %% ../nbs/01_conformance.ipynb #e367f6ff
+def check_assigned_refusals(make: Callable[..., VectorEnv]) -> None:
+    "Worlds, step limits and assignments that make no sense change nothing."
+    for wrong in ([5], [5, 0], [5, 6, 7]):
+        _refused(lambda wrong=wrong: make(length=wrong), f"length={wrong}")
+    with contextlib.closing(_knowing(make)) as venv:
+        known = venv.worlds, venv.lengths, venv.assigned.tolist()
+        try:
+            venv.assign({0: 1}, now=True)
+            raise AssertionError("to drop an episode before the first reset is not refused")
+        except RuntimeError:
+            venv.reset()
+        states = venv.get_state()
+        for wrong in ({"worlds": []}, {"worlds": ["a world"]}, {"worlds": [None], "length": 0},
+                      {"worlds": [None], "length": [5, 5]}):
+            _refused(lambda wrong=wrong: venv.add_worlds(**wrong), str(wrong))
+        for wrong in ({0: 1, venv.num_envs: 0}, {0: 1, -1: 0}, {0: len(venv.worlds)}, {0: -1}, {0: None}, {"0": 0}):
+            for now in (False, True):
+                _refused(lambda wrong=wrong, now=now: venv.assign(wrong, now=now), str(wrong))
+        assert known == (venv.worlds, venv.lengths, venv.assigned.tolist()) and venv.get_state() == states
+
 # %% ../nbs/01_conformance.ipynb #8594f405
 def check_arguments(make: Callable[..., VectorEnv]) -> None:
     "Every game takes the arguments that the kit passes."
@@ -359,4 +530,8 @@ def check_simulator(
         check_state(make, actions)
         check_state(make, actions, episodes=1)
         check_refusals(make)
+        check_assign(make, actions)
+        check_assigned_states(make, actions)
+        check_assigned_quota(make, actions)
+        check_assigned_refusals(make)
     check_threads(make, actions[:length])

@@ -16,7 +16,9 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
-from .world import Simulator, World, base_seeds, check_number
+from envgen_nb.world import (
+    Simulator, World, base_seeds, check_changes, check_number, step_limits, world_fingerprint,
+)
 
 # %% ../nbs/05_simple.ipynb #c5d08154
 class Game(ABC):
@@ -55,19 +57,20 @@ class Game(ABC):
 class _Copy:
     "A copy of the game in its place."
     game: Game
-    world: World
     base_seed: int
+    next_world: int                                    # index of the world of the next episode
+    world: int = 0                                     # and of the present one
     episode: int = 0                                   # the number of the present one, from 1; 0: none has begun
     played: int = 0                                    # episodes that have ended since the last reset
     live: bool = False                                 # whether the present episode goes on
     total: float = 0.0                                 # its rewards
     actions: list[int] = field(default_factory=list)   # its actions
 
-    def begin(self, episode: int) -> None:
-        "Begin an episode, which follows from the base seed and its number alone."
-        self.episode, self.live, self.total = episode, True, 0.0
+    def begin(self, episode: int, worlds: Sequence[World]) -> None:
+        "Begin an episode, which follows from the base seed, its number and its world alone."
+        self.world, self.episode, self.live, self.total = self.next_world, episode, True, 0.0
         self.actions.clear()
-        self.game.reset(self.world, np.random.default_rng((self.base_seed, episode)))
+        self.game.reset(worlds[self.world], np.random.default_rng((self.base_seed, episode)))
 
     def step(self, action: int) -> tuple[float, bool]:
         "One step of the present episode."
@@ -76,20 +79,23 @@ class _Copy:
         self.total += reward
         return reward, over
 
-    def save(self) -> bytes:
-        "All that the present moment follows from, as int64 numbers."
-        return np.array([self.base_seed, self.episode, self.played, self.live, len(self.actions), *self.actions],
-                        np.int64).tobytes()
+    def save(self) -> list[int]:
+        "All that the present moment follows from, beside the world."
+        return [self.base_seed, self.episode, self.played, int(self.live), len(self.actions), *self.actions]
 
-    def restore(self, base_seed: int, episode: int, played: int, live: int, count: int, *actions: int) -> None:
+    def restore(self, worlds: Sequence[World], world: int, next_world: int, base_seed: int, episode: int, played: int,
+                live: int, count: int, *actions: int) -> None:
         "Come to that moment again."
-        self.base_seed, self.played = base_seed, played
-        self.begin(episode)
+        self.base_seed, self.played, self.next_world = base_seed, played, world
+        self.begin(episode, worlds)
         for action in actions:
             self.step(action)
-        self.live = bool(live)
+        self.live, self.next_world = bool(live), next_world
 
 # %% ../nbs/05_simple.ipynb #e28376a8
+_FORMAT = 0x656C706D69730002      # the first number of each state: what it is, and the version of what follows
+
+
 class SimpleVectorEnv(VectorEnv):
     "Many copies of a `Game`, stepped one after the other, by the contract of `envgen_nb.world`."
     metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"]}
@@ -102,19 +108,18 @@ class SimpleVectorEnv(VectorEnv):
         num_envs: int,
         seed: int | Sequence[int],
         obs: str,
-        length: int,                # steps after which an episode is truncated
+        lengths: Sequence[int],     # steps after which an episode is truncated, for each world
         episodes: int | None,       # per sub-environment; None: no end
     ):
-        self.simulator, self.worlds, self.num_envs = simulator, tuple(worlds), num_envs
-        self.obs, self.length, self.episodes, self.ready = obs, length, episodes, False
+        self.simulator, self.worlds, self.lengths = simulator, tuple(worlds), tuple(lengths)
+        self.num_envs, self.obs, self.episodes, self.ready = num_envs, obs, episodes, False
         self.single_observation_space = simulator.spaces[obs]
         self.single_action_space = spaces.Discrete(len(simulator.actions))
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self.world_of = np.arange(num_envs, dtype=np.int32) % len(self.worlds)
-        original = simulator.world_class(next(iter(simulator.vocabularies)))()
-        self.copies = [_Copy(simulator.game(), self.worlds[index] or original, base_seed)
-                       for index, base_seed in zip(self.world_of, base_seeds(seed, num_envs), strict=True)]
+        self.settings = [simulator.original if world is None else world for world in self.worlds]
+        self.copies = [_Copy(simulator.game(), base_seed, i % len(self.worlds))
+                       for i, base_seed in enumerate(base_seeds(seed, num_envs))]
 
     @property
     def finished(self) -> np.ndarray:
@@ -141,8 +146,33 @@ class SimpleVectorEnv(VectorEnv):
         self.ready = True
         for copy in self.copies:
             copy.played = 0
-            copy.begin(copy.episode + 1)
+            copy.begin(copy.episode + 1, self.settings)
         return self._observe(), {}
+
+    @property
+    def assigned(self) -> np.ndarray:
+        "In which of `worlds` each sub-environment plays its next episode, (N,) int32."
+        return np.array([copy.next_world for copy in self.copies], np.int32)
+
+    def add_worlds(self, worlds: Sequence[World | None],
+                   length: int | None | Sequence[int | None] = None) -> range:
+        "More worlds that can be played from now on: their indices into `worlds`."
+        self.simulator.check_worlds(worlds)
+        first, lengths = len(self.worlds), step_limits(length, len(worlds), self.simulator.length)
+        self.worlds, self.lengths = self.worlds + tuple(worlds), self.lengths + lengths
+        self.settings += [self.simulator.original if world is None else world for world in worlds]
+        return range(first, len(self.worlds))
+
+    def assign(self, changes: Mapping[int, int], now: bool = False) -> Any:
+        "In which worlds some play their next episodes (`now`: these begin at once): the observations of all."
+        changes = check_changes(changes, self.num_envs, len(self.worlds))
+        if now and not self.ready:
+            raise RuntimeError("there is no episode to drop: call reset() first")
+        for i, world in changes.items():
+            self.copies[i].next_world = world
+            if now and self.copies[i].live:
+                self.copies[i].begin(self.copies[i].episode + 1, self.settings)
+        return self._observe() if self.ready else create_empty_array(self.single_observation_space, self.num_envs)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         "One step in each sub-environment whose episode goes on."
@@ -150,7 +180,7 @@ class SimpleVectorEnv(VectorEnv):
         for i, action in enumerate(self._checked(actions)):
             if self.copies[i].live:
                 rewards[i], over[i] = self.copies[i].step(int(action))
-        late = np.array([copy.live and len(copy.actions) >= self.length for copy in self.copies])
+        late = np.array([copy.live and len(copy.actions) >= self.lengths[copy.world] for copy in self.copies])
         ended, infos = over | late, {}
         if ended.any():
             infos = {"final_obs": self._observe(), "_final_obs": ended, "results": self._results(),
@@ -167,15 +197,21 @@ class SimpleVectorEnv(VectorEnv):
         "One state per sub-environment."
         if not self.ready:
             raise RuntimeError("there is no episode yet: call reset() first")
-        return [copy.save() for copy in self.copies]
+        return [np.array([_FORMAT, *self._known(copy.world), *self._known(copy.next_world), *copy.save()],
+                         np.int64).tobytes() for copy in self.copies]
 
     def set_state(self, states: Sequence[bytes]) -> Any:
         "Go on from there: the observations; `ValueError` for what is no state of these sub-environments."
         if len(states) != self.num_envs:
             raise ValueError(f"{self.num_envs} sub-environments need {self.num_envs} states, got {len(states)}")
-        read = [self._read(state) for state in states]
+        read = []
+        for i, state in enumerate(states):
+            try:
+                read.append(self._read(state))
+            except ValueError as error:
+                raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
         for copy, numbers in zip(self.copies, read, strict=True):
-            copy.restore(*numbers)
+            copy.restore(self.settings, *numbers)
         self.ready = True
         return self._observe()
 
@@ -185,7 +221,7 @@ class SimpleVectorEnv(VectorEnv):
         if copy.played == self.episodes:
             copy.live = False
         else:
-            copy.begin(copy.episode + 1)
+            copy.begin(copy.episode + 1, self.settings)
 
     def _checked(self, actions: Any) -> np.ndarray:
         "The actions, if they are some and there is an episode to play them in."
@@ -198,14 +234,27 @@ class SimpleVectorEnv(VectorEnv):
                              f"got {actions!r}")
         return actions
 
+    def _known(self, index: int) -> tuple[int, int, int]:
+        "What a state says of a world, so that it is used with that world only: index, fingerprint, step limit."
+        mark = int.from_bytes(world_fingerprint(self.worlds[index]), "little") >> 1
+        return index, mark, self.lengths[index]
+
     def _read(self, state: bytes) -> list[int]:
-        "The numbers of a saved state, checked."
+        "The numbers of a saved state, checked: the indices of its two worlds, and what a copy saves."
         numbers = np.frombuffer(state, np.int64).tolist() if state and len(state) % 8 == 0 else []
-        count = self.single_action_space.n
-        if (len(numbers) < 5 or numbers[4] != len(numbers) - 5 or min(numbers) < 0 or numbers[1] < 1
-                or numbers[3] > 1 or numbers[4] > self.length or any(action >= count for action in numbers[5:])):
+        if len(numbers) < 12 or numbers[0] != _FORMAT or min(numbers) < 0:
             raise ValueError(f"this is no state of {self.simulator.name}")
-        return numbers
+        for index, *known in (numbers[1:4], numbers[4:7]):
+            if index >= len(self.worlds):
+                raise ValueError(f"it is about world {index}, and this environment knows 0 to {len(self.worlds) - 1}")
+            for what, has, wants in zip(("world", "step limit"), known, self._known(index)[1:], strict=True):
+                if has != wants:
+                    raise ValueError(f"it was saved in an environment with another {what}")
+        _, episode, _, live, count, *actions = numbers[7:]
+        if (episode < 1 or live > 1 or count != len(actions) or count > numbers[3]
+                or any(action >= self.single_action_space.n for action in actions)):
+            raise ValueError(f"this is no state of {self.simulator.name}")
+        return [numbers[1], numbers[4], *numbers[7:]]
 
     def _observe(self) -> Any:
         "What the agent sees in all sub-environments, in arrays of its own."
@@ -216,7 +265,7 @@ class SimpleVectorEnv(VectorEnv):
         "The present episodes in numbers."
         told = {"return": np.array([copy.total for copy in self.copies]),
                 "length": np.array([len(copy.actions) for copy in self.copies], np.int32),
-                "unlocked": self.unlocked, "world": self.world_of.copy()}
+                "unlocked": self.unlocked, "world": np.array([copy.world for copy in self.copies], np.int32)}
         if any(copy.game.possible is not None for copy in self.copies):
             every = set(self.simulator.objectives)
             told["possible"] = self._objectives(lambda game: every if game.possible is None else game.possible)
@@ -245,28 +294,37 @@ class SimpleSimulator(Simulator):
         num_envs: int = 8,
         seed: int | Sequence[int] = 0,
         obs: str = "",                     # "": the first kind
-        length: int | None = None,
+        length: int | None | Sequence[int | None] = None,
         episodes: int | None = None,
         num_threads: int | None = None,    # the copies play one after the other
         copy: bool = True,                 # each step has arrays of its own
     ) -> SimpleVectorEnv:
         "Many copies of the game: `Simulator.make_vec`."
         check_number("num_envs", num_envs, 1, optional=False)
-        check_number("length", length, 1)
         check_number("episodes", episodes, 1)
+        self.check_worlds(worlds)
+        lengths = step_limits(length, len(worlds), self.length)
+        obs = obs or self.observations[0]
+        if obs not in self.spaces:
+            raise ValueError(f"{self.name} shows {', '.join(self.observations)}, not {obs!r}")
+        return SimpleVectorEnv(self, worlds, num_envs, seed, obs, lengths, episodes)
+
+    def check_worlds(self, worlds: Sequence[World | None]) -> None:
+        "`ValueError` if these are no worlds of this game."
         known = tuple(self.vocabularies.values())
         if not worlds or not all(world is None or isinstance(world, known) for world in worlds):
             names = " or ".join(kind.__name__ for kind in known)
             raise ValueError(f"worlds are {names}, or None for the original game")
-        obs = obs or self.observations[0]
-        if obs not in self.spaces:
-            raise ValueError(f"{self.name} shows {', '.join(self.observations)}, not {obs!r}")
-        return SimpleVectorEnv(self, worlds, num_envs, seed, obs, length or self.length, episodes)
+
+    @property
+    def original(self) -> World:
+        "The world in which nothing is set."
+        return self.world_class(next(iter(self.vocabularies)))()
 
     def start(self, world: World | None = None, seed: int = 0) -> Game:
         "The game at the start of the first episode of a base seed."
         game = self.game()
-        game.reset(world or self.world_class(next(iter(self.vocabularies)))(), np.random.default_rng((seed, 1)))
+        game.reset(world or self.original, np.random.default_rng((seed, 1)))
         return game
 
     def preview(self, world: World | None = None, seed: int = 0) -> np.ndarray:

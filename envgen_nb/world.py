@@ -5,9 +5,11 @@
 # %% auto #0
 __all__ = ['UNSET', 'games', 'Section', 'World', 'Parameter', 'parameters', 'counted', 'in_words', 'settings_in_words',
            'differences', 'Complaint', 'check_world', 'load_worlds', 'save_worlds', 'random_world', 'Simulator',
-           'base_seeds', 'check_number', 'hand_out', 'get_simulator', 'make_vec']
+           'base_seeds', 'check_number', 'step_limits', 'check_changes', 'world_fingerprint', 'hand_out',
+           'get_simulator', 'make_vec']
 
 # %% ../nbs/00_world.ipynb #27e31255
+import hashlib
 import json
 import random
 import types
@@ -296,17 +298,17 @@ class Simulator(ABC):
     @abstractmethod
     def make_vec(
         self,
-        worlds: Sequence[World | None] = (None,),  # sub-environment i plays worlds[i % len(worlds)]; None: the original
+        worlds: Sequence[World | None] = (None,),  # sub-environment i begins in [i % len(worlds)]; None: the original
         num_envs: int = 8,                         # sub-environments stepped together
         seed: int | Sequence[int] = 0,             # one seed for all, or the base seed of each
         obs: str = "pixels",                       # one of `observations`
-        length: int | None = None,                 # steps after which an episode is truncated; None: the game's own
+        length: int | None | Sequence[int | None] = None,  # step limit, for all or each world; None: the game's own
         episodes: int | None = None,               # episodes per sub-environment, after which it stands still
         num_threads: int | None = None,            # threads to play with, which change nothing but the speed
         copy: bool = True,                         # what is returned is the caller's; False: valid until the next call
         **options: Any,                            # the game's own, e.g. an engine; unknown ones are refused
     ) -> VectorEnv:
-        "Many copies of the game, stepped together, by the contract above."
+        "Many copies of the game, stepped together, by the contract above; it can `add_worlds` and `assign` them."
 
     def check_installed(self) -> None:  # noqa: B027 (most games need nothing more)
         "`ImportError` that says what to install, if the game cannot be played on this machine."
@@ -362,6 +364,50 @@ def check_number(name: str, value: Any, low: int, high: int | None = None, optio
     if (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low
             or (high is not None and value > high)):
         raise ValueError(f"{name} is an integer from {low}{'' if high is None else f' to {high}'}, not {value!r}")
+
+# %% ../nbs/00_world.ipynb #bdcc1bcf
+def step_limits(
+    length: int | None | Sequence[int | None],   # one for all worlds, or one for each; None: the game's own
+    count: int,                                  # worlds
+    usual: int,                                  # the game's own
+    most: int | None = None,                     # the largest that there may be
+) -> tuple[int, ...]:                            # one for each world
+    "The step limit of each world; `ValueError` if these are none."
+    single = isinstance(length, str) or not isinstance(length, Sequence | np.ndarray)
+    given = [length] * count if single else list(length)
+    if len(given) != count:
+        raise ValueError(f"{counted(count, 'world')} need {count} step limits, or one for all, not {len(given)}")
+    for one in given:
+        check_number("length", one, 1, most)
+    return tuple(usual if one is None else int(one) for one in given)
+
+
+def check_changes(
+    changes: Mapping[int, int],   # sub-environment → index of its next world
+    num_envs: int,                # sub-environments
+    num_worlds: int,              # worlds that are known
+) -> dict[int, int]:
+    "What `assign` is asked for; `ValueError` or `TypeError` if one of them cannot be done."
+    if not isinstance(changes, Mapping):
+        raise TypeError(f"changes are a dictionary, sub-environment: world, not one {type(changes).__name__}")
+    for i, world in changes.items():
+        check_number("a sub-environment", i, 0, num_envs - 1, optional=False)
+        check_number("a world", world, 0, num_worlds - 1, optional=False)
+    return {int(i): int(world) for i, world in changes.items()}
+
+# %% ../nbs/00_world.ipynb #774f2453
+def _only_set(settings: Mapping[str, Any]) -> dict[str, Any]:
+    "Settings without the sections in which nothing is set."
+    found = {name: _only_set(value) if isinstance(value, Mapping) else value for name, value in settings.items()}
+    return {name: value for name, value in found.items() if value != {}}
+
+
+def world_fingerprint(
+    world: World | None,   # None: the original game
+) -> bytes:
+    "Eight bytes that tell worlds apart by what they set, the same in every process."
+    text = json.dumps(_only_set(world.settings()) if world else {}, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 # %% ../nbs/00_world.ipynb #e2c47d19
 def hand_out(

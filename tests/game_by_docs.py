@@ -11,7 +11,16 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from pydantic import Field
 
-from envgen_nb.world import Simulator, World, base_seeds, check_number, check_world
+from envgen_nb.world import (
+    Simulator,
+    World,
+    base_seeds,
+    check_changes,
+    check_number,
+    check_world,
+    step_limits,
+    world_fingerprint,
+)
 
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]])
 OBJECTIVES = ("find_apple", "find_apple_soon")
@@ -51,14 +60,13 @@ class OrchardVec(VectorEnv):
 
     def __init__(self, worlds, num_envs, seed, length, episodes):
         check_number("num_envs", num_envs, 1, optional=False)
-        check_number("length", length, 1)
         check_number("episodes", episodes, 1)
-        if not worlds or not all(world is None or isinstance(world, OrchardWorld) for world in worlds):
-            raise ValueError("worlds are OrchardWorlds, or None for the original game")
-        self.worlds, self.num_envs, self.length, self.episodes = tuple(worlds), num_envs, length or 20, episodes
+        self.worlds, self.lengths, self.num_envs, self.episodes = (), (), num_envs, episodes
+        self.add_worlds(worlds, length)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self.played = np.arange(num_envs, dtype=np.int32) % len(worlds)
+        self.playing = np.arange(num_envs, dtype=np.int32) % len(worlds)
+        self.next = self.playing.copy()
         # of each: base seed, episode, those played, steps, picker, apple, what was reached
         self.state, self.ready = np.zeros((num_envs, 10), np.int64), False
         self.state[:, 0] = base_seeds(seed, num_envs)
@@ -71,16 +79,41 @@ class OrchardVec(VectorEnv):
     def unlocked(self):
         return self.state[:, 8:] > 0
 
+    @property
+    def assigned(self):
+        return self.next.copy()
+
+    def add_worlds(self, worlds, length=None):
+        if not worlds or not all(world is None or isinstance(world, OrchardWorld) for world in worlds):
+            raise ValueError("worlds are OrchardWorlds, or None for the original game")
+        first, lengths = len(self.worlds), step_limits(length, len(worlds), 20)
+        self.worlds, self.lengths = self.worlds + tuple(worlds), self.lengths + lengths
+        return range(first, len(self.worlds))
+
+    def assign(self, changes, now=False):
+        changes = check_changes(changes, self.num_envs, len(self.worlds))
+        if now and not self.ready:
+            raise RuntimeError("there is no episode to drop: call reset() first")
+        for i, world in changes.items():
+            self.next[i] = world
+            if now and not self.finished[i]:
+                self._begin(i)
+        return self._see()
+
     def _begin(self, i):
+        self.playing[i] = self.next[i]
         self.state[i, 1] += 1
         self.state[i, 3:] = 0
-        self.state[i, 4:8] = places(self.worlds[self.played[i]], *self.state[i, :2].tolist()).reshape(-1)
+        self.state[i, 4:8] = places(self.worlds[self.playing[i]], *self.state[i, :2].tolist()).reshape(-1)
+
+    def _limits(self):
+        return np.array(self.lengths)[self.playing]
 
     def _see(self):
         grid, rows = np.zeros((self.num_envs, 5, 5), np.uint8), np.arange(self.num_envs)
         grid[rows, self.state[:, 6], self.state[:, 7]] = 1
         grid[rows, self.state[:, 4], self.state[:, 5]] = 2
-        return {"grid": grid, "late": (self.state[:, 3:4] / self.length).astype(np.float32)}
+        return {"grid": grid, "late": (self.state[:, 3:4] / self._limits()[:, None]).astype(np.float32)}
 
     def reset(self, *, seed=None, options=None):
         if seed is not None:
@@ -100,12 +133,12 @@ class OrchardVec(VectorEnv):
         state[live, 4:6] = np.clip(state[live, 4:6] + MOVES[actions[live]], 0, 4)
         state[:, 3] += live
         terminated = live & (state[:, 4:6] == state[:, 6:8]).all(1)
-        truncated = live & ~terminated & (state[:, 3] >= self.length)
+        truncated = live & ~terminated & (state[:, 3] >= self._limits())
         rewards, ended, infos = terminated.astype(float), terminated | truncated, {}
         state[terminated, 8], state[terminated & (state[:, 3] <= SOON), 9] = 1, 1
         if ended.any():
             results = {"return": rewards.copy(), "length": state[:, 3].astype(np.int32), "unlocked": self.unlocked,
-                       "world": self.played.copy()}
+                       "world": self.playing.copy()}
             infos = {"final_obs": self._see(), "_final_obs": ended, "results": results, "_results": ended}
             state[:, 2] += ended
             for i in np.flatnonzero(ended & ~self.finished):
@@ -116,12 +149,23 @@ class OrchardVec(VectorEnv):
         return tuple(draw(row[4:6], row[6:8]) for row in self.state)
 
     def get_state(self):
-        return [row.tobytes() for row in self.state]
+        return [self._known(self.playing[i]) + self._known(self.next[i]) + row.tobytes()
+                for i, row in enumerate(self.state)]
+
+    def _known(self, world):
+        return np.array([world, self.lengths[world]]).tobytes() + world_fingerprint(self.worlds[world])
 
     def set_state(self, states):
-        if [len(state) for state in states] != [self.state[0].nbytes] * self.num_envs:
+        if [len(state) for state in states] != [48 + self.state[0].nbytes] * self.num_envs:
             raise ValueError("these are no states of this game")
-        self.state, self.ready = np.stack([np.frombuffer(state, np.int64) for state in states]), True
+        pairs = [[int(np.frombuffer(state[at:at + 8], np.int64)[0]) for at in (0, 24)] for state in states]
+        for state, pair in zip(states, pairs, strict=True):
+            if not all(0 <= world < len(self.worlds) for world in pair) \
+                    or state[:48] != self._known(pair[0]) + self._known(pair[1]):
+                raise ValueError("a state is of a world that is not known")
+        self.state = np.stack([np.frombuffer(state[48:], np.int64) for state in states])
+        self.playing[:], self.next[:] = zip(*pairs, strict=True)
+        self.ready = True
         return self._see()
 
 

@@ -65,6 +65,57 @@ def test_the_engine_plays_what_the_reference_plays(settings):
     fast.close(), slow.close()
 
 
+@pytest.mark.parametrize("settings", [
+    {"obs": "both", "num_threads": 2}, {"obs": "symbols", "noise": False, "episodes": 3}], ids=str)
+def test_both_engines_play_the_worlds_that_are_assigned(settings):
+    "For later and at once, with states in between; a world that lies ready is made again where another is assigned."
+    n, luck = 5, np.random.default_rng(3)
+    fast, slow = (CrafterVectorEnv(WORLDS[:2], n, seed=4, length=[30, 40], **(settings | engine)) for engine in (
+        {"engine": "fast"}, {"engine": "reference", "num_threads": 1}))
+    for venv in (fast, slow):
+        assert venv.add_worlds(WORLDS[2:], [25, None, 9]) == range(2, 5) and venv.lengths == (30, 40, 25, 10_000, 9)
+        venv.reset()
+    ready = 0
+    for k, row in enumerate(rows(130, n)):
+        if k % 6 == 5:
+            changes = {int(i): int(luck.integers(5)) for i in luck.choice(n, 2, replace=False)}
+            ready += int((fast._engine.batch.ready[list(changes)] == READY).sum())
+            seen = [parts(venv.assign(changes, now=k % 18 == 5)) for venv in (fast, slow)]
+            assert all(np.array_equal(part, seen[1][name]) for name, part in seen[0].items())
+        if k == 70:
+            seen = [parts(venv.set_state(venv.get_state())) for venv in (fast, slow)]
+            assert all(np.array_equal(part, seen[1][name]) for name, part in seen[0].items())
+        assert_equal_steps(fast.step(row), slow.step(row))
+        assert np.array_equal(fast.assigned, slow.assigned)
+        assert all(np.array_equal(part, slow.running[name]) for name, part in fast.running.items())
+    assert ready and np.array_equal(fast.semantic(), slow.semantic())
+    assert all(np.array_equal(one, other) for one, other in zip(fast.render(), slow.render(), strict=True))
+    fast.close(), slow.close()
+
+
+def test_ten_thousand_worlds_and_any_number_of_threads():
+    "Each of ten thousand worlds can be played; who plays what does not depend on who makes the worlds ahead."
+    worlds, found = (WORLDS * 2001)[1:10_001], []
+    for num_threads in (1, 2):
+        venv, luck, told = CrafterVectorEnv(num_envs=16, seed=3, obs="symbols", num_threads=num_threads), \
+            np.random.default_rng(4), []
+        assert venv.add_worlds(worlds, [20 + k % 5 for k in range(10_000)]) == range(1, 10_001)
+        venv.reset()
+        for k, row in enumerate(rows(300, 16)):
+            if k % 3 == 0:
+                venv.assign({int(luck.integers(16)): int(luck.integers(10_001))}, now=k % 15 == 0)
+            obs, *rest, infos = venv.step(row)
+            told += [part.tobytes() for part in [*obs.values(), *rest]]
+            told += [infos["results"]["world"][infos["_results"]].tobytes()] if "results" in infos else []
+        found.append((hash(b"".join(told)), venv.get_state()))
+        assert len(set(venv.running["world"].tolist())) > 8
+        with pytest.raises(ValueError, match="65,536 worlds"):
+            venv.add_worlds([None] * 60_000)
+        assert len(venv.worlds) == len(venv.lengths) == 10_001
+        venv.close()
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_nobody_waits_for_a_world_that_lies_ready(num_threads):
     "What was changed in the spare worlds is there when the next episodes begin: no world was made in between."

@@ -19,8 +19,8 @@ from envgen_nb.crafter.env import CrafterEnv
 from envgen_nb.crafter.reference import OBJECTIVES
 from envgen_nb.crafter.simulator import Crafter
 from envgen_nb.crafter.vector import CrafterVectorEnv, base_seeds
-from envgen_nb.crafter.workers import SavedGame, pack_game, unpack_game
-from envgen_nb.crafter.world import CrafterWorld, EnvironmentSettings, InventorySettings, Meaning
+from envgen_nb.crafter.workers import KnownWorld, Plan, SavedGame, origin_of, pack_game, unpack_game
+from envgen_nb.crafter.world import CrafterWorld, EnvironmentSettings, InventorySettings
 
 MOUNTAIN = CrafterWorld(environment_settings=EnvironmentSettings(target_biome="mountain"),
                         inventory_settings=InventorySettings(wood_pickaxe=1))
@@ -115,6 +115,8 @@ def test_the_contract_holds_with_worker_processes():
     rows = actions(36, 3)
     conformance.check_step(Crafter(), make, rows)
     conformance.check_state(make, rows, episodes=2)
+    conformance.check_assign(make, rows)
+    conformance.check_assigned_states(make, rows)
 
 
 PARENT = """
@@ -300,9 +302,42 @@ def test_states_that_do_not_fit_are_refused_and_nothing_is_touched():
     venv.step([1, 1])
 
 
+def test_a_state_names_the_world_that_is_not_known_here():
+    "A fresh environment with the same worlds takes it, in whichever order they came to be known."
+    for engine in (HERE, {"engine": "fast"}):
+        venv, fresh, poor, other = (CrafterVectorEnv(worlds, 2, obs="symbols", length=50, **engine) for worlds in (
+            [None], [None, MOUNTAIN], [None], [None, None]))
+        (mountain,) = venv.add_worlds([MOUNTAIN], 50)
+        venv.reset()
+        venv.step([5, 5])
+        venv.assign({1: mountain}, now=True)
+        venv.assign({0: mountain, 1: 0})
+        states = venv.get_state()
+        fresh.set_state(states)
+        assert fresh.running["world"].tolist() == [0, 1] and fresh.assigned.tolist() == [1, 0]
+        assert fresh.get_state() == states
+        with pytest.raises(ValueError, match="sub-environment 0 cannot be used: it is about world 1"):
+            poor.set_state(states)
+        with pytest.raises(ValueError, match="sub-environment 0 cannot be used: .*another next world"):
+            other.set_state(states)
+        for one in (venv, fresh, poor, other):
+            one.close()
+
+
+def test_a_worker_that_dies_is_named_with_the_world_that_was_assigned():
+    venv = CrafterVectorEnv([None], 2, obs="symbols", **WORKERS)
+    venv.reset()
+    venv.assign({1: venv.add_worlds([MOUNTAIN])[0]}, now=True)
+    os.kill(venv._engine.workers.processes[1].process.pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match='sub-environment 1: .*"mountain"'):
+        for row in actions(10, 2):
+            venv.step(row)
+
+
 @given(st.data())
 def test_no_bytes_but_saved_ones_are_taken_for_a_state(data):
-    saved = SavedGame(Meaning().fingerprint, 7, 3, 0, 0, 100, 1, bytes(range(17)))
+    origin = origin_of(Plan([KnownWorld(0, None, 100)], (7,), "symbols", 0), 0, 0)
+    saved = SavedGame(origin, 7, 3, 0, bytes(range(17)))
     good = pack_game(saved)
     assert unpack_game(good) == saved
     at = data.draw(st.integers(0, len(good)))

@@ -55,7 +55,7 @@ def test_a_single_environment_plays_the_same_with_both_engines(settings):
 def test_make_vec_is_the_vector_environment_of_the_kit():
     theirs = gymnasium.make_vec(NAME, num_envs=6, obs="symbols", world=MOUNTAIN, max_episode_steps=20, num_threads=2)
     ours = envgen_nb.make_vec("crafter", [MOUNTAIN], num_envs=6, obs="symbols", length=20)
-    assert type(theirs) is CrafterVectorEnv and theirs.spec.id == NAME and theirs.length == 20
+    assert type(theirs) is CrafterVectorEnv and theirs.spec.id == NAME and theirs.lengths == (20,)
     assert equal(theirs.reset(seed=3), ours.reset(seed=3))
     for row in np.random.default_rng(0).integers(17, size=(50, 6)):
         assert equal(theirs.step(row), ours.step(row))

@@ -10,7 +10,7 @@ from envgen_nb.bench import plain_heist
 from envgen_nb.heist.game import procgen_package
 from envgen_nb.heist.state import KEY, LOCK, read_state
 from envgen_nb.heist.vector import OBJECTIVES, HeistVectorEnv
-from envgen_nb.heist.world import HeistWorld
+from envgen_nb.heist.world import HardHeistWorld, HeistWorld
 
 if not procgen_package():
     pytest.skip("there is no build of Procgen for this machine", allow_module_level=True)
@@ -73,6 +73,10 @@ def test_it_keeps_the_contract():
     conformance.check_state(make, actions)
     conformance.check_state(make, actions, episodes=1)
     conformance.check_refusals(make)
+    conformance.check_assign(make, actions)
+    conformance.check_assigned_states(make, actions)
+    conformance.check_assigned_quota(make, actions)
+    conformance.check_assigned_refusals(make)
 
 
 def test_a_gem_ends_an_episode_and_a_limit_cuts_it():
@@ -89,6 +93,45 @@ def test_a_gem_ends_an_episode_and_a_limit_cuts_it():
             kinds[True] += terminated.sum()
             kinds[False] += truncated.sum()
     assert min(kinds.values()) > 20
+
+
+def test_the_ordinary_levels_do_not_depend_on_what_was_played_between_them():
+    "Episode 4 is Procgen's fourth level: after own levels, dropped ones, a quota and a state from another seed."
+    n, still = 3, np.full(3, 4)
+
+    def fourth(*worlds, saved=False):
+        "Four episodes, each dropped for the next, in worlds by their index: 0 is the ordinary game."
+        states = []
+        for number, world in enumerate(worlds):
+            if number == 0 or saved:
+                venv = HeistVectorEnv([None, HeistWorld(maze_size=3)], n, seed=9 - number, length=5)
+            if states and saved:
+                venv.set_state(states)
+            venv.assign(dict.fromkeys(range(n), world), now=number > 0)
+            obs = venv.step(still)[0] if number else venv.reset()[0]
+            states = venv.get_state()
+        return obs
+
+    usual = HeistVectorEnv([None], n, seed=9, length=5)
+    for _ in range(4):
+        level = usual.reset()[0]
+    seen = usual.step(still)[0]
+    assert all(np.array_equal(fourth(*worlds), seen) for worlds in ((0, 1, 0, 0), (0, 1, 1, 0), (1, 1, 1, 0)))
+    assert np.array_equal(fourth(1, 0, 1, 0, saved=True), seen) and not np.array_equal(fourth(0, 0, 0, 1), seen)
+    quota = HeistVectorEnv([None], n, seed=9, length=5, episodes=3)
+    quota.reset()
+    for _ in range(100):
+        quota.step(still)
+    assert quota.finished.all() and np.array_equal(quota.reset()[0], level)
+
+
+def test_worlds_come_in_the_mode_that_there_is():
+    easy, hard = HeistVectorEnv(num_envs=1), HeistVectorEnv(num_envs=1, mode="hard")
+    large = HardHeistWorld(maze_size=13)
+    assert hard.add_worlds([large]) == range(1, 2)
+    with pytest.raises(ValueError, match="maze_size 13 does not fit"):
+        easy.add_worlds([None, large])
+    assert easy.worlds == (None,) and easy.lengths == (1000,)
 
 
 def test_states_of_another_mode_are_refused():

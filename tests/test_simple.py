@@ -103,8 +103,9 @@ def test_what_an_episode_cannot_reach_is_told():
 
 @pytest.mark.parametrize("change", [
     lambda state: np.append(state, 0), lambda state: np.append(state[:-1], 2), lambda state: -state,
-    lambda state: state[:4], lambda state: np.where(np.arange(len(state)) == 4, 2**40, state),
-    lambda state: np.where(np.arange(len(state)) == 3, 2, state), lambda state: np.where(state > 0, 0, state)])
+    lambda state: state[:11], lambda state: np.where(np.arange(len(state)) == 11, 2**40, state),
+    lambda state: np.where(np.arange(len(state)) == 10, 2, state), lambda state: np.where(state > 0, 0, state),
+    lambda state: np.where(np.arange(len(state)) == 0, 1, state)])
 def test_a_state_is_checked(change):
     venv = Building().make_vec(num_envs=1, seed=3)
     with pytest.raises(RuntimeError, match="reset"):

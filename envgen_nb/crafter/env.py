@@ -6,6 +6,7 @@
 __all__ = ['check_render_mode', 'CrafterEnv', 'make_crafter_vec']
 
 # %% ../../nbs/18a_crafter.env.ipynb #d26b4f10
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -93,7 +94,7 @@ def make_crafter_vec(
     num_envs: int = 1,
     world: CrafterWorld | None = None,       # for all sub-environments; `worlds` gives each its own
     max_episode_steps: int | None = None,    # steps before truncation, if fewer than `length`
-    length: int | None = None,               # steps before truncation; None: 10,000
+    length: int | None | Sequence[int | None] = None,   # steps before truncation; None: 10,000
     render_mode: str | None = None,          # "rgb_array", or None
     **options: Any,                          # worlds, seed, obs, episodes, engine and so on, of `CrafterVectorEnv`
 ) -> CrafterVectorEnv:
@@ -101,6 +102,9 @@ def make_crafter_vec(
     check_render_mode(render_mode)
     if world is not None and "worlds" in options:
         raise ValueError("either one world for all, or worlds")
-    limits = [limit for limit in (length, max_episode_steps) if limit is not None]
+    limits = length if isinstance(length, Sequence) else [length]
+    if max_episode_steps is not None:
+        limits = [max_episode_steps if limit is None else min(limit, max_episode_steps) for limit in limits]
     usual = {"worlds": (world,), "seed": np.random.SeedSequence().entropy % 2 ** 63}
-    return CrafterVectorEnv(num_envs=num_envs, length=min(limits, default=None), **(usual | options))
+    return CrafterVectorEnv(num_envs=num_envs, length=limits if isinstance(length, Sequence) else limits[0],
+                            **(usual | options))

@@ -224,7 +224,7 @@ class Crafter(Simulator):
     observations = OBSERVATIONS
 
     def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,
-                 obs: str = "pixels", length: int | None = None, episodes: int | None = None,
+                 obs: str = "pixels", length: int | None | Sequence[int | None] = None, episodes: int | None = None,
                  num_threads: int | None = None, copy: bool = True, **options: Any) -> VectorEnv:
         "Many games stepped together. Options of its own: engine, noise, out (see `CrafterVectorEnv`)."
         unknown = sorted(set(options) - {"engine", "noise", "out"})

@@ -14,25 +14,33 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from .spaces import check_settings, observation_space
+from .spaces import observation_space
 from .fast.engine import Engine
 from .reference import ACTIONS, LENGTH
-from .workers import Crews, Plan
-from .world import CrafterWorld, meaning
+from .workers import MOST_WORLDS, Crews, KnownWorld, Plan
+from .world import CrafterWorld
 from ..files import usable_cores
-from ..world import base_seeds, check_number, hand_out
+from ..world import base_seeds, check_changes, check_number, hand_out, step_limits
 
 # %% ../../nbs/18_crafter.vector.ipynb #0d42ccfe
-def _check_worlds(worlds: Any, length: Any) -> tuple[CrafterWorld | None, ...]:
-    "The worlds as a tuple; `TypeError` or `ValueError` if they are none."
+def _check_worlds(
+    worlds: Any,
+    length: Any,       # one step limit, or one for each
+    first: int = 0,    # index of the first of them
+) -> list[KnownWorld]:
+    "The worlds, each with its step limit; `TypeError` or `ValueError` if they are none."
     if isinstance(worlds, CrafterWorld | str | bytes) or not isinstance(worlds, Sequence):
         raise TypeError("worlds is a list of worlds (None stands for the ordinary game), "
                         f"not one {type(worlds).__name__}")
     if not worlds:
         raise ValueError("worlds is empty; the ordinary game is [None]")
+    if first + len(worlds) > MOST_WORLDS:
+        raise ValueError(f"one environment can know {MOST_WORLDS:,} worlds, not {first + len(worlds):,}")
     for world in worlds:
-        check_settings(world, length)
-    return tuple(worlds)
+        if not isinstance(world, CrafterWorld | None):
+            raise TypeError(f"a world of crafter is a CrafterWorld, or None for the ordinary game, not {world!r:.80}")
+    limits = step_limits(length, len(worlds), LENGTH, LENGTH)
+    return [KnownWorld(first + k, *known) for k, known in enumerate(zip(worlds, limits, strict=True))]
 
 
 def _check_out(out: Any, space: spaces.Space) -> dict[str, np.ndarray] | None:
@@ -72,14 +80,13 @@ def _check_noise(obs: Any, noise: Any) -> None:
         raise ValueError(f"noise=False leaves out draws that a picture needs: it goes with obs='symbols', not {obs!r}")
 
 # %% ../../nbs/18_crafter.vector.ipynb #5f0ae1bc
-def _make_engine(engine: str, plan: Plan, worlds: Sequence[CrafterWorld | None], num_threads: int | None,
+def _make_engine(engine: str, plan: Plan, num_threads: int | None,
                  out: dict[str, np.ndarray] | None) -> Engine | Crews:
     "An engine, with memory and threads or processes of its own."
     if engine == "fast":
         return Engine(plan, int(num_threads or 1), out)
-    names = [str(world) if world else "the ordinary game" for world in worlds]
-    count = min(usable_cores() if num_threads is None else int(num_threads), len(names))
-    return Crews(plan, names, count if count > 1 else 0, out)
+    count = min(usable_cores() if num_threads is None else int(num_threads), len(plan.seeds))
+    return Crews(plan, count if count > 1 else 0, out)
 
 # %% ../../nbs/18_crafter.vector.ipynb #9c05f871
 class _Stage(VectorEnv):
@@ -87,11 +94,11 @@ class _Stage(VectorEnv):
 
     def __init__(
         self,
-        worlds: Sequence[CrafterWorld | None] = (None,),   # sub-environment i plays worlds[i % len(worlds)]
+        worlds: Sequence[CrafterWorld | None] = (None,),   # sub-environment i begins in worlds[i % len(worlds)]
         num_envs: int = 8,                                 # sub-environments
         seed: int | Sequence[int] = 0,                     # one for all, or the base seed of each
         obs: str = "pixels",                               # "pixels", "symbols" or "both"
-        length: int | None = None,                         # steps before truncation; None: 10,000
+        length: int | None | Sequence[int | None] = None,  # step limit, for all or for each world; None: 10,000
         episodes: int | None = None,                       # episodes per sub-environment; None: no end
         num_threads: int | None = None,                    # threads, None: 1; of the reference processes, None: all
         copy: bool = True,                                 # what is returned is the caller's; False: overwritten
@@ -99,12 +106,12 @@ class _Stage(VectorEnv):
         noise: bool = True,                                # False: symbols on another, faster random stream
         out: Any = None,                                   # with copy=False: arrays for the observations
     ):
-        length = LENGTH if length is None else length
         check_number("num_envs", num_envs, 1, optional=False)
         check_number("episodes", episodes, 1)
         check_number("num_threads", num_threads, 1)
-        self.worlds = _check_worlds(worlds, length)
-        self.num_envs, self.length, self.episodes, self.copy = int(num_envs), int(length), episodes, bool(copy)
+        known = _check_worlds(worlds, length)
+        self.worlds, self.lengths = tuple(worlds), tuple(one.length for one in known)
+        self.num_envs, self.episodes, self.copy = int(num_envs), episodes, bool(copy)
         self.single_observation_space = observation_space(obs)
         check_engine(engine)
         _check_noise(obs, noise)
@@ -113,12 +120,8 @@ class _Stage(VectorEnv):
         self.single_action_space = spaces.Discrete(len(ACTIONS))
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self._played = np.arange(self.num_envs, dtype=np.int32) % len(self.worlds)
-        numbers = [meaning(world) for world in self.worlds]
-        self._plan = Plan(tuple(numbers[i] for i in self._played), base_seeds(seed, self.num_envs), obs,
-                          self.length, int(episodes or 0), noise)
-        self._engine = _make_engine(engine, self._plan, [self.worlds[i] for i in self._played], num_threads,
-                                    _check_out(out, self.observation_space))
+        plan = Plan(known, base_seeds(seed, self.num_envs), obs, int(episodes or 0), noise)
+        self._engine = _make_engine(engine, plan, num_threads, _check_out(out, self.observation_space))
         self._seen = {when: {name.partition(".")[2]: array for name, array in self._engine.arrays.items()
                              if name.startswith(f"{when}.")} for when in ("obs", "final")}
         self._everybody, self._ready = np.ones(self.num_envs, np.bool_), False
@@ -136,6 +139,11 @@ class _Stage(VectorEnv):
     def unlocked(self) -> np.ndarray:
         "What has been achieved in each sub-environment's episode so far, (N, 22) bool."
         return self._engine.arrays["achievements"] > 0
+
+    @property
+    def assigned(self) -> np.ndarray:
+        "In which of `worlds` each sub-environment plays its next episode, (N,) int32."
+        return self._engine.arrays["next_world"].copy()
 
     def _do(self, command: str, items: Sequence[Any] | None = None) -> list[Any]:
         "A command for all sub-environments; should it be interrupted, there is no episode to step in."
@@ -176,10 +184,10 @@ class _Album(_Stage):
             raise RuntimeError("there is no episode yet: call reset() first")
         returns, lengths = zip(*self._do("running"), strict=True)
         return {"return": np.array(returns, np.float64), "length": np.where(self.finished, 0, lengths).astype(np.int32),
-                "unlocked": self.unlocked, "world": self._played.copy()}
+                "unlocked": self.unlocked, "world": self._engine.arrays["world"].copy()}
 
     def get_state(self) -> list[bytes]:
-        "Every sub-environment as bytes, for `set_state` of an environment made with the same arguments."
+        "Every sub-environment as bytes, for `set_state` of an environment that knows the same worlds."
         if not self._ready:
             raise RuntimeError("there is no episode to save: call reset() first")
         return self._do("save")
@@ -191,14 +199,48 @@ class _Album(_Stage):
         found = []
         for i, state in enumerate(states):
             try:
-                found.append(self._engine.unpack(i, state))
+                found.append(self._engine.unpack(state))
             except ValueError as error:
                 raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
         self._do("load", found)
         return hand_out(self._see("obs"), self.copy)
 
+# %% ../../nbs/18_crafter.vector.ipynb #86903bdc
+class _Map(_Album):
+    "Worlds to choose from."
+
+    def add_worlds(
+        self,
+        worlds: Sequence[CrafterWorld | None],              # None: the ordinary game
+        length: int | None | Sequence[int | None] = None,   # step limit, for all or for each; None: 10,000
+    ) -> range:                                             # their indices into `worlds`
+        "More worlds that can be played from now on. Nothing that is being played changes."
+        if self.closed or not self._engine.alive:
+            raise RuntimeError("this environment is closed; make a new one")
+        first = len(self.worlds)
+        known = _check_worlds(worlds, length, first)
+        self._engine.add(known)
+        self.worlds += tuple(worlds)
+        self.lengths += tuple(one.length for one in known)
+        return range(first, len(self.worlds))
+
+    def assign(
+        self,
+        changes: Mapping[int, int],   # sub-environment → index into `worlds`
+        now: bool = False,            # drop their running episodes, uncounted
+    ) -> Any:                         # the current observations of all; before the first reset they mean nothing
+        "In which worlds some sub-environments play their next episodes; `now`: these begin at once."
+        changes = check_changes(changes, self.num_envs, len(self.worlds))
+        if now and not self._ready:
+            raise RuntimeError("there is no episode to drop: call reset() first")
+        items: list[Any] = [None] * self.num_envs
+        for i, world in changes.items():
+            items[i] = self._engine.plan.worlds[world], bool(now)
+        self._do("assign", items)
+        return hand_out(self._see("obs"), self.copy)
+
 # %% ../../nbs/18_crafter.vector.ipynb #5e5b8d00
-class CrafterVectorEnv(_Album):
+class CrafterVectorEnv(_Map):
     "Many games of Crafter, stepped together; the contract is in `envgen_nb.world`."
 
     def reset(self, *, seed: int | Sequence[int] | None = None,
@@ -223,7 +265,8 @@ class CrafterVectorEnv(_Album):
         self._do("step")
         infos, ended = self._infos(), arrays["terminated"] | arrays["truncated"]
         if ended.any():
-            results = {name: arrays[name] for name in ("return", "length", "unlocked")} | {"world": self._played}
+            results = {name: arrays[name] for name in ("return", "length", "unlocked")}
+            results["world"] = arrays["last_world"]
             infos |= {"final_obs": self._see("final"), "_final_obs": ended, "results": results, "_results": ended}
         told = self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
         return hand_out(told, self.copy)

@@ -9,7 +9,7 @@ __all__ = ['Rarity', 'Biome', 'Density', 'Thing', 'TimeOfDay', 'STOCK_ORES', 'RA
 
 # %% ../../nbs/10_crafter.world.ipynb #86623e3c
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal, get_args
 
 from pydantic import Field, model_validator
@@ -212,8 +212,21 @@ class Meaning:
 
     @property
     def fingerprint(self) -> bytes:
-        "Eight bytes that tell worlds of different meaning apart, the same in every process."
-        return hashlib.blake2b(repr(self).encode(), digest_size=8).digest()
+        """Eight bytes that tell worlds of different meaning apart, the same in every process.
+
+        They are made of what differs from the ordinary game, so a field that a later version adds changes none."""
+        return hashlib.blake2b(repr(_different(self, type(self)())).encode(), digest_size=8).digest()
+
+
+def _different(value: Any, usual: Any) -> Any:
+    "What differs from the usual; of a record by the names of its fields, in alphabetical order."
+    if is_dataclass(value):
+        names = sorted(field.name for field in fields(value))
+        pairs = [(name, getattr(value, name), getattr(usual, name)) for name in names]
+        return [(name, _different(own, other)) for name, own, other in pairs if own != other]
+    if isinstance(value, tuple) and len(value) == len(usual):
+        return [_different(own, other) for own, other in zip(value, usual, strict=True)]
+    return value
 
 # %% ../../nbs/10_crafter.world.ipynb #395a885e
 def meaning(

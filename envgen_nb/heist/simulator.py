@@ -96,7 +96,7 @@ class Heist(Simulator):
     shows_path = True
 
     def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,
-                 obs: str = "pixels", length: int | None = None, episodes: int | None = None,
+                 obs: str = "pixels", length: int | None | Sequence[int | None] = None, episodes: int | None = None,
                  num_threads: int | None = None, copy: bool = True, **options: Any) -> VectorEnv:
         "Many games stepped together. An option of its own: mode (that of the worlds)."
         unknown = sorted(set(options) - {"mode"})

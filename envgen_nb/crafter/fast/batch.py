@@ -44,8 +44,10 @@ BOARD = np.dtype([
     ("achievements", np.int32, (len(OBJECTIVES),)), ("inventory", np.uint8, (len(ITEMS),)),
     ("position", np.int32, (2,)),
     ("finished", np.bool_),                          # whether it has played all its episodes
-    ("seed", np.int64),                              # of its next world
-    ("world", np.int64),                             # which rules it plays by
+    ("seed", np.int64),                              # of its next episode
+    ("world", np.int32), ("next_world", np.int32),   # which rules it plays by, and by which in its next episode
+    ("last_world", np.int32),                        # and by which in the episode that ended
+    ("due", np.bool_),                               # whether `BEGIN` begins its next episode
 ], align=True)
 _NAMES = "pixels", "material", "object", "inventory", "daylight"
 VIEWS = {name: np.dtype([("row", observation_space("both")[name].dtype, observation_space("both")[name].shape)])
@@ -57,9 +59,9 @@ EYE = np.dtype([("words", np.uint32, (624,)), ("word", np.int64)])      # random
 DESK = np.dtype([
     ("games", np.intp), ("eyes", np.intp), ("board", np.intp), ("rules", np.intp), ("spares", np.intp),   # addresses
     ("now", np.intp, (len(VIEWS),)), ("final", np.intp, (len(VIEWS),)),      # and those of the observations
-    ("count", np.int64), ("worlds", np.int64),                               # games, and worlds they play in
+    ("count", np.int64), ("worlds", np.int64),                               # games, and worlds that there is room for
     ("pixels", np.int64), ("symbols", np.int64),                             # rows of pixels, of symbols: `count` or 0
-    ("length", np.int64), ("quota", np.int64), ("noise", np.bool_),          # see `Limits`
+    ("quota", np.int64), ("noise", np.bool_),                                # see `Limits`
     ("chunk", np.int64), ("ahead", np.int64), ("task", np.int64),            # see `play`
 ], align=True)
 
@@ -105,6 +107,7 @@ def tables() -> Tables:
 # %% ../../../nbs/17j_crafter.fast.batch.ipynb #dfb40720
 MOST_SPARE = 1024     # creatures in a spare world; one with more is made when it is needed
 SPARE = np.dtype([
+    ("world", np.int64),                                                           # by which rules it was made
     ("seed", np.int64), ("words", np.uint32, (624,)), ("word", np.int64),          # seed: -1 if it did not fit
     ("material", np.uint8, (WIDTH, HEIGHT)), ("objects", np.int64),
     ("x", np.uint8, (MOST_SPARE,)), ("y", np.uint8, (MOST_SPARE,)), ("kind", np.uint8, (MOST_SPARE,)),
@@ -113,9 +116,9 @@ SPARE = np.dtype([
 
 
 @inner
-def pack(game: np.void, spare: np.void, seed: int) -> None:
-    "Keep a new world, packed."
-    spare.seed, spare.objects = -1, 0
+def pack(game: np.void, spare: np.void, seed: int, world: int) -> None:
+    "Keep a new world, packed, with what it was made from."
+    spare.seed, spare.world, spare.objects = -1, world, 0
     if game.objects > MOST_SPARE:
         return
     spare.seed, spare.word, spare.entered = seed, game.word, game.entered
@@ -230,21 +233,20 @@ def _stay(now: Views, final: Views, i: int) -> None:
 
 # %% ../../../nbs/17j_crafter.fast.batch.ipynb #c074977a
 @merged
-def _make_world(place: Place, i: int, game: np.void, seed: int, tools: Tools) -> None:
-    "Make a world by the rules of game i."
+def _make_world(place: Place, game: np.void, seed: int, world: int, tools: Tools) -> None:
+    "Make a world by rules of that index."
     tables = place.tables
-    begin(game, place.rules[place.board[i].world], seed, tables.lights, tools.shop[0], tables.stamps[0],
-          tables.middle[0])
+    begin(game, place.rules[world], seed, tables.lights, tools.shop[0], tables.stamps[0], tables.middle[0])
 
 
 @merged
 def _make_spare(place: Place, i: int, tools: Tools) -> None:
     "Make a game's next world ahead, and again should it be another one that is asked for meanwhile."
-    seed, told, spare = -1, place.board[i], place.spares[i]
-    while seed != told.seed:
-        seed = told.seed
-        _make_world(place, i, tools.games[0], seed, tools)
-        pack(tools.games[0], spare, seed)
+    seed, world, told, spare = -1, -1, place.board[i], place.spares[i]
+    while seed != told.seed or world != told.next_world:
+        seed, world = told.seed, told.next_world
+        _make_world(place, tools.games[0], seed, world, tools)
+        pack(tools.games[0], spare, seed, world)
     swap(place.ready, i, READY)
 
 
@@ -252,10 +254,11 @@ def _make_spare(place: Place, i: int, tools: Tools) -> None:
 def _begin(place: Place, i: int, tools: Tools) -> None:
     "Begin the next episode of a game, in its spare world if that is ready."
     game, told, spare = place.games[i], place.board[i], place.spares[i]
-    if read(place.ready, i) == READY and spare.seed == told.seed:
+    told.world, told.due = told.next_world, False
+    if read(place.ready, i) == READY and spare.seed == told.seed and spare.world == told.world:
         unpack(game, spare, place.rules[told.world], place.tables.lights)
     else:
-        _make_world(place, i, game, told.seed, tools)
+        _make_world(place, game, told.seed, told.world, tools)
     game.episode += 1
     _look(place, i, place.now, tools)
 
@@ -263,13 +266,13 @@ def _begin(place: Place, i: int, tools: Tools) -> None:
 @merged
 def _step(place: Place, i: int, tools: Tools) -> None:
     "One step of a game."
-    game, told, desk = place.games[i], place.board[i], place.desk[0]
+    game, told, rules = place.games[i], place.board[i], place.rules[place.board[i].world]
     told.reward, told.terminated, told.truncated = 0.0, False, False
     if told.finished:
         return
-    told.reward = advance(game, place.rules[told.world], place.tables.lights, told.action)
+    told.reward = advance(game, rules, place.tables.lights, told.action)
     game.total += told.reward
-    died, over = game.inventory[HEALTH] <= 0, game.step >= desk.length
+    died, over = game.inventory[HEALTH] <= 0, game.step >= rules.length
     told.terminated, told.truncated = died, over and not died
     ended = died or over
     _look(place, i, place.final if ended else place.now, tools)
@@ -282,7 +285,7 @@ def _end(place: Place, i: int, tools: Tools) -> None:
     "An episode is over: tell of it, and begin the next unless it was the last."
     game, told = place.games[i], place.board[i]
     game.played += 1
-    told.total, told.length = game.total, game.step
+    told.total, told.length, told.last_world = game.total, game.step, told.world
     for objective in range(len(OBJECTIVES)):
         told.unlocked[objective] = game.achievements[objective] > 0
     if game.played == place.desk[0].quota:
@@ -304,7 +307,8 @@ def _take_part(place: Place, thread: int, tools: Tools) -> None:
             if desk.task == STEP:
                 _step(place, i, tools)
             elif desk.task == BEGIN:
-                _begin(place, i, tools)
+                if place.board[i].due:
+                    _begin(place, i, tools)
             else:
                 _look(place, i, place.now, tools)
         pieces, piece = pieces + 1, take(place.flags, thread)
@@ -349,17 +353,17 @@ def play(command, argument, desks, flags, ready, ring, lights, stamps, middle, p
         if not serving:
             break
     if command == NEW_WORLD:
-        _make_world(place, 0, place.games[0], argument, tools)
+        _make_world(place, place.games[0], argument, place.board[0].world, tools)
     elif command == ADVANCE:
-        place.board[0].reward = advance(place.games[0], place.rules[0], lights, np.uint8(argument))
+        place.board[0].reward = advance(place.games[0], place.rules[place.board[0].world], lights,
+                                        np.uint8(argument))
     elif command == SKIP:
         skip_night(place.games[0])
     return 1 if command >= SERVE or wait_for_others(flags) else 0
 
 # %% ../../../nbs/17j_crafter.fast.batch.ipynb #040b9c7f
 class Limits(NamedTuple):
-    "How long episodes are, how many there are (0: no end), and whether symbols keep the stock random stream."
-    length: int
+    "How many episodes there are (0: no end), and whether symbols keep the stock random stream."
     quota: int
     noise: bool
 
@@ -379,7 +383,7 @@ def lay_desk(
         desk[name] = [parts[part].ctypes.data if part in parts else 0 for part in VIEWS]
     desk["count"], desk["worlds"] = count, len(arrays["rules"])
     desk["pixels"], desk["symbols"] = count * ("pixels" in now), count * ("material" in now)
-    desk["length"], desk["quota"], desk["noise"] = limits
+    desk["quota"], desk["noise"] = limits
     desk["chunk"] = count if alone else max(1, min(16, count // (16 * num_threads)))
     desk["ahead"] = -(-count // 32) if alone else 0
     return desk
@@ -398,19 +402,22 @@ class Batch:
 
     def __init__(
         self,
-        numbers: Sequence[Meaning],                       # each game's world
+        worlds: Sequence[tuple[Meaning, int]],            # what each means, and its step limit; game i begins in i % W
         seeds: Sequence[int],                             # each game's base seed
         now: dict[str, np.ndarray],                       # where observations go, by part (see `VIEWS`)
         final: dict[str, np.ndarray],                     # where the last observations of episodes go
         limits: Limits,                                   # of episodes
         num_threads: int = 1,
+        room: int = 1,                                    # worlds that it has room for, at least those
     ):
-        count, known = len(numbers), {world: k for k, world in enumerate(dict.fromkeys(numbers))}
-        self.rules = np.stack([rules_of(world) for world in known])
+        count = len(seeds)
+        self.rules, self.known = np.zeros(max(room, len(worlds)), RULES), 0
         self.games, self.eyes, self.spares = np.zeros(count, GAME), np.zeros(count, EYE), np.zeros(count, SPARE)
         self.board, self.asked = np.zeros(count, BOARD), 0
         self.ready, self.ring = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        self.games["seed"], self.board["world"] = seeds, [known[world] for world in numbers]
+        self.add(worlds)
+        self.games["seed"] = seeds
+        self.board["world"] = self.board["next_world"] = np.arange(count) % len(worlds)
         arrays = {name: getattr(self, name) for name in ("games", "eyes", "board", "rules", "spares")}
         self.flags, self.desk = make_flags(num_threads), lay_desk(arrays, now, final, limits, num_threads)
         shared = self.desk, self.flags, self.ready, self.ring, *tables()
@@ -418,6 +425,12 @@ class Batch:
         self._kept = kept = arrays, now, final                    # the desk has only their addresses
         self.helpers = Helpers(self.flags, [functools.partial(_serve, kept, thread, *shared, *make_tools())
                                             for thread in range(1, num_threads)])
+
+    def add(self, worlds: Sequence[tuple[Meaning, int]]) -> None:
+        "More worlds. What was written into the table before stays as and where it is."
+        for numbers, length in worlds:
+            self.rules[self.known] = rules_of(numbers, length)
+            self.known += 1
 
     def ask(self, i: int, seed: int) -> None:
         "Game i's next world is to be made from this seed: when there is time, or when it is needed."
@@ -441,6 +454,11 @@ class Batch:
         "A step of all games by the actions on the board."
         self.play(STEP, self.asked)
 
+    def begin(self, which: Any = slice(None)) -> None:
+        "The next episode of some games, or of all, from the seeds and in the worlds on the board."
+        self.board["due"][which] = True
+        self.play(BEGIN)
+
 # %% ../../../nbs/17j_crafter.fast.batch.ipynb #5ca8f144
 @functools.cache
 def prepare() -> None:
@@ -450,7 +468,7 @@ def prepare() -> None:
     if fresh:
         why = "once for this machine" if FOLDER else "no cache folder can be written, so it is done in every process"
         print(f"Compiling the Crafter engine, {why}; this takes about half a minute ...", file=sys.stderr, flush=True)
-    Batch([Meaning()], [0], {}, {}, Limits(1, 0, True)).play(SKIP)
+    Batch([(Meaning(), 1)], [0], {}, {}, Limits(0, True)).play(SKIP)
     if fresh:
         print(f"Compiled in {time.perf_counter() - started:.0f} s.", file=sys.stderr, flush=True)
     if mark is not None:

@@ -6,7 +6,6 @@
 __all__ = ['pack_state', 'unpack_state', 'Engine', 'seed_of', 'semantic', 'FastGame']
 
 # %% ../../../nbs/17k_crafter.fast.engine.ipynb #4d0cab29
-import struct
 import threading
 import zlib
 from collections.abc import Sequence
@@ -15,43 +14,46 @@ from typing import Any
 import numpy as np
 
 from ..spaces import observation_space
-from .batch import ADVANCE, BEGIN, LOOK, NEW_WORLD, SKIP, Batch, Limits, prepare
+from .batch import ADVANCE, LOOK, NEW_WORLD, SKIP, Batch, Limits, prepare
 from .parity import broken, compact, game_of
 from .state import GAME, HEALTH
 from ..reference import ITEMS, LENGTH, OBJECTIVES
-from ..workers import Plan, check_same, seal, unseal
+from envgen_nb.crafter.workers import (
+    MOST_WORLDS, ORIGIN, KnownWorld, Origin, Plan, check_origin, origin_of, seal, unseal,
+)
 from ..world import CrafterWorld, Meaning, meaning
 
 # %% ../../../nbs/17k_crafter.fast.engine.ipynb #4fd88e14
-_MAGIC, _HEAD = b"fastcrf1", struct.Struct("<8sII?")      # `Plan.of`
+_MAGIC = b"fastcrf2"
 
 
-def pack_state(record: np.ndarray, eye: np.ndarray, head: tuple) -> bytes:
-    "A game as it was before the last look at it, and what environment it is from."
+def pack_state(record: np.ndarray, eye: np.ndarray, origin: Origin) -> bytes:
+    "A game as it was before the last look at it, and its origin."
     played, total, record = record["played"], record["total"], compact(record)
     record["played"], record["total"] = played, total
     if record["daylight"] < 0.5:
         record["words"], record["word"] = eye["words"], eye["word"]
-    return seal(_MAGIC, _HEAD.pack(*head) + zlib.compress(record.tobytes(), 1))
+    return seal(_MAGIC, ORIGIN.pack(*origin) + zlib.compress(record.tobytes(), 1))
 
 
-def unpack_state(state: bytes, head: tuple) -> np.ndarray:
-    "The game, to be looked at; `ValueError` that says why not."
-    packed = unseal(_MAGIC, state, _HEAD.size)
-    check_same(_HEAD.unpack_from(packed), head)
+def unpack_state(state: bytes, plan: Plan) -> tuple[np.ndarray, Origin]:
+    "The game, to be looked at, and its origin; `ValueError` that says why not."
+    packed = unseal(_MAGIC, state, ORIGIN.size)
+    origin = Origin(*ORIGIN.unpack_from(packed))
+    check_origin(plan, origin)
     try:
-        body = zlib.decompressobj().decompress(packed[_HEAD.size:], GAME.itemsize + 1)
+        body = zlib.decompressobj().decompress(packed[ORIGIN.size:], GAME.itemsize + 1)
     except zlib.error as error:
         raise ValueError(f"broken: {error}") from None
     if len(body) != GAME.itemsize:
         raise ValueError("broken: this is not one game")
     record = np.frombuffer(body, GAME)[0]
     wrong = broken(record)
-    if not wrong and record["step"] > head[1]:
+    if not wrong and record["step"] > origin.length:
         wrong = "it is longer than an episode can be"
     if wrong:
         raise ValueError(f"broken: {wrong}")
-    return record
+    return record, origin
 
 # %% ../../../nbs/17k_crafter.fast.engine.ipynb #64234267
 class Engine:
@@ -67,8 +69,8 @@ class Engine:
         self.plan = plan
         parts = {"obs": self._observations() if out is None else out, "final": self._observations()}
         now, final = ({name or "pixels": part for name, part in found.items()} for found in parts.values())
-        limits = Limits(plan.length, plan.quota, plan.noise)
-        self.batch = Batch(plan.numbers, plan.seeds, now, final, limits, min(num_threads, len(plan.seeds)))
+        self.batch = Batch([(world.numbers, world.length) for world in plan.worlds], plan.seeds, now, final,
+                           Limits(plan.quota, plan.noise), min(num_threads, len(plan.seeds)), MOST_WORLDS)
         board = self.batch.board
         self.arrays = {name: board[name] for name in board.dtype.names} | {"return": board["total"]}
         self.arrays["unlocked"] = board["unlocked"].view(np.bool_)
@@ -85,9 +87,15 @@ class Engine:
         self.batch.helpers.close()
         self.alive = False
 
-    def unpack(self, i: int, state: bytes) -> np.ndarray:
-        "What `load` takes for sub-environment i; `ValueError` that says why it cannot take this state."
-        return unpack_state(state, self.plan.of(i))
+    def add(self, worlds: Sequence[KnownWorld]) -> None:
+        "More worlds."
+        with self._one_at_a_time:
+            self.batch.add([(world.numbers, world.length) for world in worlds])
+            self.plan.worlds.extend(worlds)
+
+    def unpack(self, state: bytes) -> tuple[np.ndarray, Origin]:
+        "What `load` takes for a sub-environment; `ValueError` that says why this state cannot be used."
+        return unpack_state(state, self.plan)
 
     def do(self, command: str, items: Sequence[Any] | None = None) -> list[Any] | None:
         "A command for every sub-environment, with an item for each where the command takes one."
@@ -116,8 +124,24 @@ def _reset(engine: Engine, seeds: Sequence[int | None]) -> None:
         board["seed"][i] = seed_of(games["seed"][i], games["episode"][i] + 1)
     board["finished"][:], board["reward"][:], board["terminated"][:], board["truncated"][:] = False, 0, False, False
     games["played"] = 0
-    engine.batch.play(BEGIN)
+    engine.batch.begin()
     for i in range(len(games)):
+        _ask(engine, i)
+
+
+def _assign(engine: Engine, changes: Sequence[tuple[KnownWorld, bool] | None]) -> None:
+    "Other worlds for the next episodes of some; those that are to begin now drop the running one."
+    games, board, due = engine.batch.games, engine.batch.board, []
+    changed = [i for i, change in enumerate(changes) if change]
+    for i in changed:
+        world, now = changes[i]
+        board["next_world"][i] = world.index
+        if now and not board["finished"][i]:
+            board["seed"][i] = seed_of(games["seed"][i], games["episode"][i] + 1)
+            due.append(i)
+    if due:
+        engine.batch.begin(due)
+    for i in changed:
         _ask(engine, i)
 
 
@@ -133,14 +157,15 @@ def _step_all(engine: Engine, items: None) -> None:
 def _save(engine: Engine, items: None) -> list[bytes]:
     "Every sub-environment as bytes."
     batch = engine.batch
-    return [pack_state(batch.games[i], batch.eyes[i], engine.plan.of(i)) for i in range(len(batch.games))]
+    worlds = zip(batch.board["world"].tolist(), batch.board["next_world"].tolist(), strict=True)
+    return [pack_state(batch.games[i], batch.eyes[i], origin_of(engine.plan, *pair)) for i, pair in enumerate(worlds)]
 
 
-def _load(engine: Engine, records: Sequence[np.ndarray]) -> None:
+def _load(engine: Engine, found: Sequence[tuple[np.ndarray, Origin]]) -> None:
     "Games to sub-environments, and a look at them."
     batch, board = engine.batch, engine.batch.board
-    for i, record in enumerate(records):
-        batch.games[i] = record
+    for i, (record, origin) in enumerate(found):
+        batch.games[i], board["world"][i], board["next_world"][i] = record, origin.world, origin.next_world
         board["finished"][i] = 0 < engine.plan.quota == record["played"]
         board["reward"][i], board["terminated"][i], board["truncated"][i] = 0.0, False, False
         _ask(engine, i)
@@ -154,11 +179,12 @@ def semantic(games: np.ndarray) -> np.ndarray:
     return np.where(kinds > 0, kinds + np.uint8(12), games["material"])
 
 
-_COMMANDS = {"reset": _reset, "step": _step_all, "save": _save, "load": _load,
+_COMMANDS = {"reset": _reset, "assign": _assign, "step": _step_all, "save": _save, "load": _load,
              "running": lambda engine, items: engine.batch.games[["total", "step"]].tolist(),
              "semantic": lambda engine, items: list(semantic(engine.batch.games)),
-             "render": lambda engine, items: [game_of(game, numbers).glance() for game, numbers
-                                              in zip(engine.batch.games, engine.plan.numbers, strict=True)]}
+             "render": lambda engine, items: [
+                 game_of(game, engine.plan.worlds[world].numbers).glance()
+                 for game, world in zip(engine.batch.games, engine.batch.board["world"], strict=True)]}
 
 # %% ../../../nbs/17k_crafter.fast.engine.ipynb #3b29846b
 class FastGame:
@@ -175,8 +201,9 @@ class FastGame:
         space = observation_space("both")
         arrays = {name: np.zeros((1, *part.shape), part.dtype) for name, part in space.spaces.items()}
         self._pixels, self._symbols = {"pixels": arrays.pop("pixels")}, arrays
-        self._batch = Batch([self.numbers], [seed], self._pixels, self._pixels, Limits(length, 0, True))
-        self._copy = Batch([self.numbers], [seed], self._symbols, self._symbols, Limits(length, 0, False))
+        worlds = [(self.numbers, length)]
+        self._batch = Batch(worlds, [seed], self._pixels, self._pixels, Limits(0, True))
+        self._copy = Batch(worlds, [seed], self._symbols, self._symbols, Limits(0, False))
 
     @property
     def record(self) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .compile import compiled, inner
-from ..reference import ACTIONS, AREA, ITEMS, MATERIALS, OBJECTIVES, constants
+from ..reference import ACTIONS, AREA, ITEMS, LENGTH, MATERIALS, OBJECTIVES, constants
 from ..world import THINGS, Meaning
 
 # %% ../../../nbs/17b_crafter.fast.state.ipynb #9c0640d2
@@ -67,11 +67,13 @@ RULES = np.dtype([
     ("ore", np.float64, (4,)), ("anywhere", np.uint8, (4,)),                 # coal, iron, diamond, tree
     ("threshold", np.float64, (3,)), ("low", np.float64, (3, 2)), ("high", np.float64, (3, 2)),  # zombies, …
     ("clock", np.int64), ("near", np.uint8, (6,)), ("inventory", np.int16, (len(ITEMS),)),
+    ("length", np.int64),                                                    # step limit of an episode
 ], align=True)
 
 # %% ../../../nbs/17b_crafter.fast.state.ipynb #6e09449b
 def rules_of(
     numbers: Meaning,       # a world's numbers
+    length: int = LENGTH,   # step limit of its episodes
 ) -> np.ndarray:            # () of dtype RULES
     "A world's numbers as a record."
     rules, land = np.zeros((), RULES), numbers.landscape
@@ -85,6 +87,7 @@ def rules_of(
     rules["near"] = [thing in numbers.near for thing in THINGS]
     start = {name: info["initial"] for name, info in constants.items.items()} | dict(numbers.inventory)
     rules["inventory"] = [start[name] for name in ITEMS]
+    rules["length"] = length
     return rules
 
 # %% ../../../nbs/17b_crafter.fast.state.ipynb #2f2ef2c0
