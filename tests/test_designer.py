@@ -31,6 +31,7 @@ from envgen_nb.designer.provider import (
     Reply,
     Request,
     Usage,
+    WorldRecord,
     designers,
     make_provider,
     provider_options,
@@ -194,7 +195,7 @@ def test_offline_changes_its_mind_with_the_rates():
     easy, hard = ({depths(CRAFTER)[name] for _, names in choose(this) for name in names} for this in (beginner, expert))
     assert min(easy) == 0 and min(hard) >= 3
     stuck = request(feedback={name: (0.0, 0.0) for name in CRAFTER.objectives}, cycle=3,
-                    previous=tuple(world for world, _ in choose(beginner)))
+                    history=(tuple(WorldRecord(world) for world, _ in choose(beginner)),))
     variants = [name for _, names in choose(beginner) for name in names if len(CRAFTER.practice(name)) > 1]
     assert not variants or [w for w, _ in choose(stuck)] != [w for w, _ in choose(beginner)]
 
@@ -205,7 +206,8 @@ def test_offline_changes_its_mind_with_the_rates():
 def test_fixed_keeps_its_worlds_after_a_restart(tmp_path):
     first, = design(make_provider("fixed", base="random"), request(seed=3))
     worlds = tuple(d.world for d in first.designs)
-    later, = design(make_provider("fixed", base="random"), request(seed=3, cycle=3, previous=worlds, feedback=RATES))
+    history = (tuple(map(WorldRecord, worlds)),)
+    later, = design(make_provider("fixed", base="random"), request(seed=3, cycle=3, history=history, feedback=RATES))
     assert tuple(d.world for d in later.designs) == worlds
     save_worlds(worlds, tmp_path / "worlds.json")
     read, = design(make_provider("fixed", worlds=str(tmp_path / "worlds.json")), request())

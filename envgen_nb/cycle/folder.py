@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PHASES', 'PLACES', 'FORMAT', 'in_phase', 'RunFolderError', 'read_file', 'parse_text', 'parse_lines', 'RunFolder',
            'rollouts', 'resume_command', 'check_free', 'create_run', 'trust', 'cut_metrics', 'Recent', 'write_sheet',
-           'designed', 'origins', 'write_worlds']
+           'designed', 'origins', 'write_worlds', 'world_records']
 
 # %% ../../nbs/51_cycle.folder.ipynb #615a48db
 import io
@@ -26,7 +26,7 @@ from ..agent.train import num_rollouts
 from ..curriculum import Episodes
 from .settings import RunSettings, check_designer, checked_settings, take_names
 from ..designer.prompt import load_templates, save_templates
-from ..designer.provider import Usage, designs_worlds
+from ..designer.provider import Usage, WorldRecord, designs_worlds
 from ..designer.reply import Design, origin, parse_reply, unmarked
 from ..files import hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text
 from ..world import Simulator, World, check_world, get_simulator
@@ -449,3 +449,22 @@ def write_worlds(run: RunFolder, part: str, designs: Sequence[Design]) -> None:
                  for k, (mark, text) in enumerate(zip(edited, purposes, strict=True))])
     write_json(run.path / part / "purposes.json", purposes)
     write_json(run.path / part / "worlds.json", [world.settings() for world in worlds])
+
+
+def world_records(run: RunFolder) -> tuple[tuple[WorldRecord, ...], ...]:
+    "The designed worlds of each cycle that has some, and what happened in them so far."
+    episodes = Episodes.join([run.episodes(record) for part in run.parts for record in run.metrics(part)])
+    found, number = [], 0
+    for part in run.parts:
+        records = []
+        for world, purpose in zip(run.worlds(part), run.purposes(part), strict=True):
+            number += 1
+            played = episodes[episodes.worlds == number]
+            ended, rates = played[~played.cut], {}
+            if len(played):
+                rates = success_rates(played.unlocked, played.possible, run.simulator.objectives)
+            means = (float(ended.returns.mean()), float(ended.lengths.mean())) if len(ended) else (None, None)
+            records.append(WorldRecord(world, purpose, len(played), *means, rates))
+        found += [tuple(records)] if records else []
+    return tuple(found)
+

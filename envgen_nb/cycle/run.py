@@ -32,7 +32,8 @@ from ..agent.threads import keep_memory
 from ..agent.train import Report, Trainer
 from ..curriculum import Episodes, curricula
 from envgen_nb.cycle.folder import (
-    PHASES, Recent, RunFolder, RunFolderError, cut_metrics, in_phase, origins, rollouts, write_worlds,
+    PHASES, Recent, RunFolder, RunFolderError, cut_metrics, in_phase, origins, rollouts, world_records,
+    write_worlds,
 )
 from .settings import RunSettings
 from ..designer.design import Budget, conversation, design
@@ -337,7 +338,7 @@ def _request(walk: _Walk, cycle: int, prompt: str, tell: Callable[[str], None]) 
     history = [exchange for exchange in exchanges if None not in exchange]      # a designer may have come later
     return Request(simulator=run.simulator, vocabulary=settings.vocabulary, num_worlds=settings.num_worlds,
                    messages=conversation(history, prompt), feedback=_feedback(walk, cycle),
-                   previous=tuple(run.worlds(f"cycle-{cycle - 1}")), cycle=cycle, seed=settings.seed, tell=tell)
+                   history=world_records(run), cycle=cycle, seed=settings.seed, tell=tell)
 
 # %% ../../nbs/52_cycle.run.ipynb #5af50aac
 def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
