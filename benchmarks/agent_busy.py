@@ -16,7 +16,7 @@ import time
 import torch
 
 from envgen_nb.agent.fast import FastPPO, fastest_team, gradients, made_up
-from envgen_nb.agent.networks import get_preset
+from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.threads import Team, keep_memory
 from envgen_nb.world import make_vec
 
@@ -32,11 +32,11 @@ def speed(agent: FastPPO, threads: int, team: Team, seconds: float) -> float:
     "Gradients per second, with that many threads of torch and that team."
     torch.set_num_threads(threads)
     preset = agent.preset
-    batch, done = made_up(agent, preset.batch // preset.minibatches), 0
-    gradients(agent.policy, batch, preset, team)
+    batch, done = made_up(agent, preset.batch // preset.algorithm.minibatches), 0
+    gradients(agent.policy, batch, preset.algorithm, team)
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds:
-        gradients(agent.policy, batch, preset, team)
+        gradients(agent.policy, batch, preset.algorithm, team)
         done += 1
     return done / (time.perf_counter() - begin)
 

@@ -18,7 +18,8 @@ from agent_learning import fields, learn
 from torch import Tensor
 
 from envgen_nb.agent import attention
-from envgen_nb.agent.networks import Policy, Preset, as_tensors, get_preset
+from envgen_nb.agent.networks import Policy, as_tensors
+from envgen_nb.agent.presets import Preset, get_preset
 from envgen_nb.agent.threads import keep_memory
 from envgen_nb.world import make_vec
 
@@ -55,15 +56,15 @@ def copy(preset: Preset, seed: int, learned: Examples, asked: Examples) -> list[
     "What a new network misses after each of UPDATES."
     generator = torch.Generator().manual_seed(seed)
     with contextlib.closing(make_vec("crafter", num_envs=1, obs=preset.obs)) as venv:
-        policy = Policy(preset, venv.single_observation_space, venv.single_action_space, generator)
+        policy = Policy(preset.network, venv.single_observation_space, venv.single_action_space, generator)
     policy.returns.update(learned[2])
-    adam, found = torch.optim.Adam(policy.parameters(), lr=preset.learning_rate, eps=1e-5), []
+    adam, found = torch.optim.Adam(policy.parameters(), lr=preset.algorithm.learning_rate, eps=1e-5), []
     order = torch.randperm(len(learned[0]), generator=generator)
     for update, rows in enumerate(order.split(BATCH)[:UPDATES[-1]], 1):
         kl, unexplained = misses(policy, *(x[rows] for x in learned))
         adam.zero_grad()
-        (kl + preset.value_coef * unexplained).backward()
-        torch.nn.utils.clip_grad_norm_(policy.parameters(), preset.max_grad_norm)
+        (kl + preset.algorithm.value_coef * unexplained).backward()
+        torch.nn.utils.clip_grad_norm_(policy.parameters(), preset.algorithm.max_grad_norm)
         adam.step()
         if update in UPDATES:
             with torch.inference_mode():

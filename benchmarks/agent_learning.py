@@ -20,7 +20,7 @@ import torch
 from envgen_nb.agent.evaluate import Evaluation, evaluate, wilson_interval
 from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.learner import Learner
-from envgen_nb.agent.networks import Preset, get_preset
+from envgen_nb.agent.presets import Preset, get_preset
 from envgen_nb.agent.train import train
 from envgen_nb.files import write_json
 from envgen_nb.world import get_simulator, make_vec

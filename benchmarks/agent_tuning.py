@@ -27,7 +27,7 @@ from agent_learning import fields, learn, play
 from scipy.stats import sem
 from scipy.stats import t as student
 
-from envgen_nb.agent.networks import get_preset
+from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.threads import keep_memory
 from envgen_nb.curriculum import Episodes
 from envgen_nb.files import append_jsonl, read_jsonl

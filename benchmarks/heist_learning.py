@@ -17,7 +17,7 @@ import torch
 
 from envgen_nb.agent.evaluate import evaluate, wilson_interval
 from envgen_nb.agent.fast import FastPPO
-from envgen_nb.agent.networks import get_preset
+from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.threads import keep_memory
 from envgen_nb.agent.train import Report, num_rollouts, train
 from envgen_nb.files import machine, write_json

@@ -21,7 +21,8 @@ import torch
 from gymnasium import spaces
 
 from .agent.fast import FastPPO
-from .agent.networks import Preset, get_preset, has_bf16, initialise, make_encoder
+from .agent.networks import has_bf16, initialise, make_encoder
+from .agent.presets import Preset, get_preset
 from .agent.threads import keep_memory
 from .agent.train import Report, train
 from .bench import stock_env
@@ -98,19 +99,20 @@ def _sb3(preset: Preset, device: str) -> Any:
 
     class Encoder(BaseFeaturesExtractor):
         def __init__(self, space: spaces.Space):
-            super().__init__(space, preset.hidden[-1])
-            self.encoder = make_encoder(preset, observation_space(preset.obs))
+            super().__init__(space, preset.network.hidden[-1])
+            self.encoder = make_encoder(preset.network, observation_space(preset.obs))
             initialise(self.encoder, torch.Generator().manual_seed(0))
 
         def forward(self, obs: Any) -> torch.Tensor:
             return self.encoder(obs if isinstance(obs, dict) else obs.permute(0, 2, 3, 1), torch.float32)
 
     venv = DummyVecEnv([lambda i=i: StockCrafter(preset.obs, seed=i) for i in range(preset.num_envs)])
+    ours = preset.algorithm
     return PPO(
-        "MultiInputPolicy" if preset.obs == "symbols" else "CnnPolicy", venv, learning_rate=preset.learning_rate,
-        n_steps=preset.rollout_steps, batch_size=preset.batch // preset.minibatches, n_epochs=preset.epochs,
-        gamma=preset.gamma, gae_lambda=preset.gae_lambda, clip_range=preset.clip, ent_coef=preset.entropy_coef,
-        vf_coef=preset.value_coef, max_grad_norm=preset.max_grad_norm, device=device, seed=0,
+        "MultiInputPolicy" if preset.obs == "symbols" else "CnnPolicy", venv, learning_rate=ours.learning_rate,
+        n_steps=ours.rollout_steps, batch_size=ours.batch // ours.minibatches, n_epochs=ours.epochs,
+        gamma=ours.gamma, gae_lambda=ours.gae_lambda, clip_range=ours.clip, ent_coef=ours.entropy_coef,
+        vf_coef=ours.value_coef, max_grad_norm=ours.max_grad_norm, device=device, seed=0,
         policy_kwargs={"features_extractor_class": Encoder, "net_arch": [], "normalize_images": False})
 
 
@@ -152,8 +154,8 @@ def train_presets() -> dict[str, tuple[Preset, str, str]]:
 def quarter(preset: Preset) -> Preset:
     "A quarter of each rollout, in minibatches of the same size; of at most 32 games, whose first worlds take long."
     num_envs = min(preset.num_envs, 32)
-    return dataclasses.replace(preset, num_envs=num_envs, rollout_steps=preset.batch // 4 // num_envs,
-                               minibatches=preset.minibatches // 4)
+    return preset.but(num_envs=num_envs, rollout_steps=preset.batch // 4 // num_envs,
+                      minibatches=preset.algorithm.minibatches // 4)
 
 # %% ../nbs/73_bench_train.ipynb #2be7dec1
 def run_split(

@@ -342,7 +342,7 @@ def check_speed(
     seconds: float = 2.0,     # of training to measure, for each preset
 ) -> Iterator[Finding]:
     "How fast this machine is, and what a run will take."
-    from envgen_nb.agent.networks import get_preset
+    from envgen_nb.agent.presets import get_preset
     from envgen_nb.bench import crafter_row, stock_crafter
     from envgen_nb.bench_train import our_speed
     from envgen_nb.cycle.settings import RunSettings

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from envgen_nb.agent.fast import FastPPO
-from envgen_nb.agent.networks import get_preset
+from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import train
 
 PRESET = get_preset("symbols", hidden=(16, 16), rollout_steps=16, num_envs=8)

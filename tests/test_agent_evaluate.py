@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from envgen_nb.agent.evaluate import Evaluation, bootstrap_interval, evaluate, iqm, success_rates, wilson_interval
 from envgen_nb.agent.fast import FastPPO
-from envgen_nb.agent.networks import get_preset
+from envgen_nb.agent.presets import get_preset
 
 PRESET = get_preset("symbols", hidden=(16, 16), rollout_steps=16, num_envs=8)
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from envgen_nb.agent.fast import FastPPO
-from envgen_nb.agent.networks import get_preset
+from envgen_nb.agent.presets import get_preset
 from envgen_nb.world import get_simulator, make_vec
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"

@@ -11,7 +11,8 @@ from numba.core import caching
 
 from envgen_nb.agent import attention, fused
 from envgen_nb.agent.attention import Attend
-from envgen_nb.agent.networks import PRESETS, Policy, as_tensors, get_preset
+from envgen_nb.agent.networks import Policy, as_tensors
+from envgen_nb.agent.presets import PRESETS, get_preset
 
 PIXELS = spaces.Box(0, 255, (64, 64, 3), np.uint8)
 SYMBOLS = spaces.Dict({"items": spaces.Box(0, 9, (16,), np.uint8), "a.view": spaces.Box(0, 12, (9, 7), np.uint8),
@@ -35,7 +36,7 @@ def a_batch(space, size, seed=0):
 
 
 def make(name, seed=0):
-    return Policy(ALL[name], space_of(name), spaces.Discrete(17), torch.Generator().manual_seed(seed))
+    return Policy(ALL[name].network, space_of(name), spaces.Discrete(17), torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -77,7 +78,7 @@ def test_activations_keep_their_size():
 def test_order_of_the_dictionary_does_not_matter():
     batch = as_tensors(a_batch(SYMBOLS, 3))
     turned = spaces.Dict({name: SYMBOLS[name] for name in reversed(list(SYMBOLS))})
-    policy = Policy(PRESETS["symbols"], turned, spaces.Discrete(17), torch.Generator().manual_seed(0))
+    policy = Policy(PRESETS["symbols"].network, turned, spaces.Discrete(17), torch.Generator().manual_seed(0))
     expected = make("symbols")(batch)[0]
     assert torch.equal(policy({name: batch[name] for name in reversed(list(batch))})[0], expected)
 
@@ -85,7 +86,7 @@ def test_order_of_the_dictionary_does_not_matter():
 def test_only_grids_or_only_vectors():
     for names in (["keys"], ["items"], ["light"]):
         space = spaces.Dict({name: SYMBOLS[name] for name in names})
-        policy = Policy(PRESETS["symbols"], space, spaces.Discrete(3), torch.Generator().manual_seed(0))
+        policy = Policy(PRESETS["symbols"].network, space, spaces.Discrete(3), torch.Generator().manual_seed(0))
         assert policy(as_tensors(a_batch(space, 2)))[0].shape == (2, 3)
 
 
@@ -97,13 +98,13 @@ def test_only_grids_or_only_vectors():
     ("symbols", spaces.Dict({"inner": spaces.Dict({"view": spaces.Box(0, 3, (3, 3), np.uint8)})})),
 ])
 def test_unreadable_spaces_are_refused(name, space):
-    with pytest.raises(ValueError, match="preset|symbols|pictures"):
-        Policy(get_preset(name), space, spaces.Discrete(3), torch.Generator())
+    with pytest.raises(ValueError, match="encoder|symbols|pictures"):
+        Policy(get_preset(name).network, space, spaces.Discrete(3), torch.Generator())
 
 
 def test_pictures_too_small_for_convolutions_are_refused():
     with pytest.raises(ValueError, match="pictures"):
-        Policy(NATURE, spaces.Box(0, 255, (20, 20, 3), np.uint8), spaces.Discrete(3), torch.Generator())
+        Policy(NATURE.network, spaces.Box(0, 255, (20, 20, 3), np.uint8), spaces.Discrete(3), torch.Generator())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -143,7 +144,7 @@ def test_the_compiled_kernel_is_what_torch_computes_step_by_step(dtype, size, mo
 
 def test_sizes_that_the_kernel_is_not_made_for_are_computed_in_torch():
     for overrides in ({"embedding": 24}, {"heads": 6}):
-        policy = Policy(get_preset("symbols", **overrides), SYMBOLS, spaces.Discrete(17), torch.Generator())
+        policy = Policy(get_preset("symbols", **overrides).network, SYMBOLS, spaces.Discrete(17), torch.Generator())
         logits, values = policy(as_tensors(a_batch(SYMBOLS, 4)))
         (logits.square().sum() + values.square().sum()).backward()
         assert all(weight.grad.abs().sum() > 0 for weight in policy.parameters())

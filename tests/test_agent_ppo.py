@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import dataclasses
 import random
 
 import numpy as np
@@ -18,8 +17,9 @@ from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_ch
 from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.guards import NotFiniteError, OutOfMemory
 from envgen_nb.agent.learner import RandomLearner, make_rollout
-from envgen_nb.agent.networks import as_tensors, get_preset
+from envgen_nb.agent.networks import as_tensors
 from envgen_nb.agent.ppo import PPO, gae, ppo_loss
+from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer, num_rollouts, play, train
 
 SMALL = get_preset("symbols", hidden=(32, 32), num_envs=8, rollout_steps=32, epochs=2, minibatches=2, gae_lambda=0.9,
@@ -27,7 +27,7 @@ SMALL = get_preset("symbols", hidden=(32, 32), num_envs=8, rollout_steps=32, epo
 PIXELS = get_preset("laptop", encoder="nature", channels=(8, 8, 8), hidden=(32,), num_envs=4, rollout_steps=16,
                     epochs=2, minibatches=2)
 
-SQUARES = dataclasses.replace(PIXELS, encoder="squares", channels=(), patch=5, embedding=8, heads=2)
+SQUARES = PIXELS.but(encoder="squares", channels=(), patch=5, embedding=8, heads=2)
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +178,7 @@ def test_states_that_do_not_fit_change_nothing():
     state = agent.state_dict()
     wrong = [{}, None, [], {"preset": 3}, state | {"more": 1}, {k: v for k, v in state.items() if k != "steps"},
              start(get_preset("symbols", num_envs=8))[0].state_dict(), start(PIXELS)[0].state_dict(),
-             state | {"preset": state["preset"] | {"learning_rate": 1e-4}},
+             state | {"preset": state["preset"] | {"name": "another"}},
              state | {"policy": state["policy"] | {"actor.bias": torch.zeros(6)}},
              state | {"policy": {k: v for k, v in state["policy"].items() if k != "actor.bias"}},
              state | {"policy": None}, state | {"optimizer": {}}, state | {"act_generator": torch.zeros(3)},
@@ -234,25 +234,25 @@ def test_not_finite_is_named_and_never_reaches_the_weights(cause, named):
 @pytest.mark.parametrize("preset", [SMALL, PIXELS, SQUARES], ids=["symbols", "convolutions", "squares"])
 def test_an_update_is_what_plain_torch_would_do(preset):
     "backward, clip_grad_norm_ and Adam as the book has them: no pieces, nothing fused."
-    preset = dataclasses.replace(preset, bf16=False, epochs=1)
+    preset = preset.but(bf16=False, epochs=1)
     (agent, venv), (plain, _) = start(preset), start(preset)
-    s, _ = played(agent, venv, preset.rollout_steps)
+    s, _ = played(agent, venv, preset.algorithm.rollout_steps)
     last, final_values = agent.bootstrap(s)
     values = s.extras["values"]
-    advantages = gae(s.rewards, torch.cat([values, last[None]]), s.terminated, s.truncated, final_values, preset.gamma,
-                     preset.gae_lambda)
+    advantages = gae(s.rewards, torch.cat([values, last[None]]), s.terminated, s.truncated, final_values,
+                     preset.algorithm.gamma, preset.algorithm.gae_lambda)
     flat = {"actions": s.actions, "log_probs": s.extras["log_probs"], "returns": advantages + values,
             "advantages": (advantages - advantages.mean()) / (advantages.std() + 1e-8)}
     flat = {name: value.flatten() for name, value in flat.items()}
-    adam = torch.optim.Adam(plain.policy.parameters(), lr=preset.learning_rate, foreach=False)
-    for rows in torch.randperm(preset.batch, generator=plain.shuffle_generator).chunk(preset.minibatches):
+    adam = torch.optim.Adam(plain.policy.parameters(), lr=preset.algorithm.learning_rate, foreach=False)
+    for rows in torch.randperm(preset.batch, generator=plain.shuffle_generator).chunk(preset.algorithm.minibatches):
         batch = {name: value[rows] for name, value in flat.items()}
         batch["obs"] = ({k: v.flatten(0, 1)[rows] for k, v in s.obs.items()} if isinstance(s.obs, dict)
                         else s.obs.flatten(0, 1)[rows])
         plain.policy.returns.update(batch["returns"])
         adam.zero_grad()
-        ppo_loss(plain.policy, batch, preset)[0].backward()
-        torch.nn.utils.clip_grad_norm_(plain.policy.parameters(), preset.max_grad_norm)
+        ppo_loss(plain.policy, batch, preset.algorithm)[0].backward()
+        torch.nn.utils.clip_grad_norm_(plain.policy.parameters(), preset.algorithm.max_grad_norm)
         adam.step()
     agent.learn(s)
     before = start(preset)[0].policy.state_dict()
@@ -268,7 +268,7 @@ def test_the_fast_one_learns_what_the_plain_one_learns(preset):
     found = []
     for kind in (PPO, FastPPO):
         reports = []
-        agent, venv = start(dataclasses.replace(preset, pieces=1, bf16=False), kind=kind)
+        agent, venv = start(preset.but(pieces=1, bf16=False), kind=kind)
         train(agent, venv, preset.batch, callback=reports.append)
         found.append(reports[0].metrics)
     assert found[0] == pytest.approx(found[1], rel=0.02, abs=2e-4)
@@ -288,7 +288,7 @@ def test_a_random_learner_goes_round_the_same_loop(tmp_path):
 def test_the_number_of_threads_changes_nothing():
     states = []
     for threads in (1, 2, 3):
-        agent, venv = start(dataclasses.replace(SMALL, pieces=3))
+        agent, venv = start(SMALL.but(pieces=3))
         assert agent.speed_up(threads) == threads
         train(agent, venv, 3 * SMALL.batch)
         states.append(agent.state_dict())
@@ -316,7 +316,7 @@ def tensors(found):
 @pytest.mark.parametrize("preset", [SMALL, PIXELS, SQUARES], ids=["symbols", "convolutions", "squares"])
 def test_learning_with_recorded_functions_is_the_same(preset, monkeypatch):
     "What a GPU records may be told nothing but its inputs, and what it returns is written over by the next call."
-    preset, states = dataclasses.replace(preset, pieces=1), []
+    preset, states = preset.but(pieces=1), []
     monkeypatch.setattr(graphs, "record", lambda work, device: (lambda again: (again, again.outputs))(Again(work)))
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     for recorded in (False, True):
@@ -329,7 +329,7 @@ def test_learning_with_recorded_functions_is_the_same(preset, monkeypatch):
 
 def test_out_of_memory_says_what_to_lower():
     agent, venv = start()
-    agent.preset = dataclasses.replace(agent.preset, rollout_steps=10**12)
+    agent.preset = agent.preset.but(rollout_steps=10**12)
     with pytest.raises(OutOfMemory, match="preset 'symbols'.*Lower num_envs or rollout_steps"):
         train(agent, venv, 100)
 
@@ -376,7 +376,7 @@ def test_first_minibatch_is_on_policy():
     batch = {"obs": {k: v.flatten(0, 1) for k, v in storage.obs.items()}, "actions": storage.actions.flatten(),
              "log_probs": storage.extras["log_probs"].flatten(), "advantages": storage.rewards.flatten() - 0.1,
              "returns": storage.rewards.flatten()}
-    _, parts = ppo_loss(agent.policy, batch, SMALL)
+    _, parts = ppo_loss(agent.policy, batch, SMALL.algorithm)
     assert abs(parts["approx_kl"]) < 1e-6 and parts["clipfrac"] == 0
     torch.testing.assert_close(parts["policy_loss"], -batch["advantages"].mean())
     assert abs(parts["entropy"] - np.log(5)) < 0.01

@@ -7,7 +7,7 @@ import torch
 from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
 from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.learner import RandomLearner
-from envgen_nb.agent.networks import get_preset
+from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer
 from envgen_nb.curriculum import Changes, Constant, Curriculum, EnvGen, Episodes
 from envgen_nb.world import get_simulator

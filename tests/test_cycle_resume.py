@@ -14,7 +14,7 @@ import torch
 from envgen_nb.agent import fast
 from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.agent.guards import NotFiniteError
-from envgen_nb.agent.networks import get_preset
+from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import num_rollouts
 from envgen_nb.crafter.vector import CrafterVectorEnv
 from envgen_nb.cycle import run as run_module

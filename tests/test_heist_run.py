@@ -14,7 +14,7 @@ if not procgen_package():
     pytest.skip("there is no build of Procgen for this machine", allow_module_level=True)
 
 from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
-from envgen_nb.agent.networks import get_preset
+from envgen_nb.agent.presets import get_preset
 from envgen_nb.batch import play
 from envgen_nb.cli import main
 from envgen_nb.curriculum import Episodes

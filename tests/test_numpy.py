@@ -12,7 +12,7 @@ PLAY = """
 import hashlib
 import numpy as np
 import torch
-from envgen_nb.agent.networks import get_preset
+from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.train import train
 from envgen_nb.heist.game import procgen_package

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from envgen_nb.agent.learner import learners
 from envgen_nb.cli import main
+from envgen_nb.curriculum import curricula
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run, trust
 from envgen_nb.cycle.settings import SettingsError, changed_settings, make_settings
 from envgen_nb.designer.provider import designers
@@ -27,15 +29,20 @@ version = "1.0"
 apples = "orchard_kit.game:Orchard"
 [project.entry-points."envgen_nb.designers"]
 gardener = "orchard_kit:Gardener"
+[project.entry-points."envgen_nb.learners"]
+pupil = "orchard_kit.pupil:Pupil"
+[project.entry-points."envgen_nb.curricula"]
+turns = "orchard_kit:Turns"
 [tool.setuptools]
 packages = ["orchard_kit"]
 """
-GARDENER = '''"""A designer."""
+GARDENER = '''"""A designer and a curriculum."""
 import os
 from pathlib import Path
 
-from envgen_nb.designer.provider import Provider, Reply
-from envgen_nb.designer.reply import Design, format_reply
+from envgen_nb.curriculum import Changes, Curriculum
+from envgen_nb.designer.provider import Provider
+from envgen_nb.designer.reply import Design
 
 if "IMPORTED" in os.environ:
     Path(os.environ["IMPORTED"]).touch()
@@ -49,7 +56,37 @@ class Gardener(Provider):
 
     def reply(self, request, on_text=None):
         world = request.simulator.practice(request.simulator.objectives[0], request.vocabulary)[0]
-        return Reply(format_reply([Design(world, self.purpose)] * request.num_worlds))
+        return [Design(world, self.purpose)] * request.num_worlds
+
+
+class Turns(Curriculum):
+    """Every second sub-environment plays a designed world; after each rollout all change over."""
+
+    def begin(self, worlds, steps):
+        self.worlds, self.rounds = list(worlds), 0
+        return self.update(0, None)
+
+    def update(self, steps, episodes):
+        self.rounds += 1
+        return Changes({i: self.worlds[i // 2 % len(self.worlds)] if (i + self.rounds) % 2 else 0
+                        for i in range(self.num_envs)})
+'''
+PUPIL = '''"""A learner: each action is one more than the one before, of each sub-environment."""
+import torch
+
+from envgen_nb.agent.learner import Learner
+
+
+class Pupil(Learner):
+    def start(self, num_envs):
+        return {"last": torch.zeros(num_envs, dtype=torch.int64)}
+
+    def act(self, obs, carry=None, generator=None):
+        actions = (carry["last"] + 1) % int(self.action_space.n)
+        return actions, {"last": actions}, {}
+
+    def learn(self, rollout, check=lambda: None):
+        return {"reward": float(rollout.rewards.mean())}
 '''
 SMALL = dict(num_cycles=1, num_worlds=2, cycle_steps=512, final_steps=0, evaluation_runs=1, evaluation_episodes=4,
              threads=1, agent_options={"num_envs": 8, "rollout_steps": 16, "minibatches": 2})
@@ -58,11 +95,12 @@ OPTIONS = [text for name, value in SMALL.items() for text in ("-p", name, json.d
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """A folder into which pip has installed a package with a game and a designer."""
+    """A folder into which pip has installed a package with a game, a designer, a learner and a curriculum."""
     source, site = tmp_path_factory.mktemp("orchard-kit"), tmp_path_factory.mktemp("site")
     (source / "orchard_kit").mkdir()
     (source / "pyproject.toml").write_text(PROJECT)
     (source / "orchard_kit" / "__init__.py").write_text(GARDENER)
+    (source / "orchard_kit" / "pupil.py").write_text(PUPIL)
     (source / "orchard_kit" / "game.py").write_text((TESTS / "game_by_docs.py").read_text())
     done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
                            "--no-build-isolation", "--target", site, source], capture_output=True, text=True)
@@ -98,27 +136,34 @@ def command(capsys, monkeypatch):
         del sys.modules[name]
 
 
-def test_an_installed_package_adds_a_game_and_a_designer(site, tmp_path, command, long):
+def test_an_installed_package_adds_a_game_a_designer_a_learner_and_a_curriculum(site, tmp_path, command, long):
     run = tmp_path / "run"
-    done = envgen(site, "run", "apples", "-p", "designer", "gardener", "-p", "folder", run, *OPTIONS)
+    names = {"designer": "gardener", "learner": "pupil", "curriculum": "turns"}
+    given = [text for name, value in names.items() for text in ("-p", name, value)]
+    done = envgen(site, "run", "apples", *given, "-p", "folder", run, *OPTIONS)
     assert done.returncode == 0 and "find_apple_soon" in done.stdout, done.stderr
     assert "an apple to find" in (run / "cycle-1" / "reply.md").read_text()
+    records = [json.loads(line) for line in (run / "cycle-1" / "metrics.jsonl").read_text().splitlines()]
+    assert {record["phase"] for record in records} == {"both"} and all("reward" in r["metrics"] for r in records)
+    assert {world for record in records for world in record["episodes"]["world"]} == {0, 1, 2}
     with pytest.raises(RunFolderError, match="no game is called .apples."):
         RunFolder(run)                                               # here it is not installed
     assert command(site, "report", run)[0] == 0
     assert "reached" in command(site, "play", run, "--out", tmp_path / "clip.gif", "--world", "cycle-1:1")[1]
     assert "An apple is near within 2 steps." in command(site, "prompt", "apples")[1]
     if long:
-        begun = unfinished(site, tmp_path / "begun", simulator="apples", designer="gardener")
+        begun = unfinished(site, tmp_path / "begun", simulator="apples", **names)
         assert envgen(site, "resume", begun).returncode == 0
 
 
 def test_a_class_is_named_by_where_it_is(site, tmp_path, command, monkeypatch, long):
     monkeypatch.setattr(games, "written", set())
-    monkeypatch.setattr(designers, "written", set())
+    for registry in (designers, learners, curricula):
+        monkeypatch.setattr(registry, "written", set())
     mark = tmp_path / "imported"
     monkeypatch.setenv("IMPORTED", str(mark))
-    names = {"simulator": "orchard_kit.game:Orchard", "designer": "orchard_kit:Gardener"}
+    names = {"simulator": "orchard_kit.game:Orchard", "designer": "orchard_kit:Gardener",
+             "learner": "orchard_kit.pupil:Pupil", "curriculum": "orchard_kit:Turns"}
     run = unfinished(site, tmp_path / "begun", **names)
     mark.unlink()
     for words in (("report", run), ("play", run, "--out", tmp_path / "clip.gif"), ("resume", run)):
@@ -127,8 +172,8 @@ def test_a_class_is_named_by_where_it_is(site, tmp_path, command, monkeypatch, l
     assert command(site, "report", run, "--trust")[0] == 0 and mark.exists()
     if long:
         assert envgen(site, "resume", run, "--trust").returncode == 0
-        done = envgen(site, "run", names["simulator"], "-p", "designer", names["designer"], "-p", "folder",
-                      tmp_path / "run", *OPTIONS)
+        given = [text for name, value in names.items() for text in ("-p", name, value)]
+        done = envgen(site, "run", names["simulator"], *given[2:], "-p", "folder", tmp_path / "run", *OPTIONS)
         assert done.returncode == 0 and "find_apple_soon" in done.stdout, done.stderr
 
 
@@ -164,6 +209,8 @@ def test_what_cannot_be_is_refused_with_what_to_do(tmp_path):
                         ({"designer": "json:dumps"}, "no class that inherits from envgen_nb.designer.provider.Pro"),
                         ({"designer": "json:Dumps"}, "cannot be imported: module 'json' has no attribute 'Dumps'"),
                         ({"simulator": "json: os"}, "no game is called 'json: os'"),
+                        ({"learner": "genius"}, "no learner is called 'genius'; known: ppo, random"),
+                        ({"curriculum": "json:dumps"}, "no class that inherits from envgen_nb.curriculum.Curriculum"),
                         ({"simulator": 3}, "valid string")]:
         with pytest.raises(SettingsError, match=said):
             make_settings(**given)

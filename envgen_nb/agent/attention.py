@@ -137,31 +137,30 @@ class GridEmbedding(nn.Module):
         return _Lookup.apply(self.embedding, self.ones.to(dtype), index.flatten()).view(*index.shape, -1)
 
 # %% ../../nbs/45_agent.attention.ipynb #c1060ec9
-_CONTRAST = 4        # c: what deviates from a square's mean colour counts so many times
-
-
-def _of_bytes(weight: Tensor) -> Tensor:
+def _of_bytes(weight: Tensor, contrast: float) -> Tensor:
     "Weights (size, pixels · 3) for the colours that a layer is told, as weights for the bytes of a square."
     weight = weight.view(len(weight), -1, 3)
-    return weight.mean(1, keepdim=True).lerp(weight, _CONTRAST).flatten(1) / 255
+    return weight.mean(1, keepdim=True).lerp(weight, contrast).flatten(1) / 255
 
 # %% ../../nbs/45_agent.attention.ipynb #d446666d
 class _Shows(Linear):
     "The first layer of `Patches`."
+    contrast: float = 1.0    # c: what deviates from a square's mean colour counts so many times
 
     def copies(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         "Weights for bytes, and bias, in another type."
         with torch.inference_mode(False), torch.no_grad():
-            return _of_bytes(self.weight).to(dtype), self.bias.to(dtype)
+            return _of_bytes(self.weight, self.contrast).to(dtype), self.bias.to(dtype)
 
 
 class Patches(nn.Module):
     "Squares of a picture to what stands for them, and what is kept of each."
 
-    def __init__(self, side: int, squares: int, size: int, kept: int):       # side: of a square, in pixels
+    def __init__(self, side: int, squares: int, size: int, kept: int, contrast: float = 1.0):   # side: in pixels
         super().__init__()
         self.side = side
         self.shows, self.means = _Shows(3 * side * side, size), Linear(size, size)
+        self.shows.contrast = contrast
         self.keeps = nn.Parameter(torch.empty(squares, size, kept))
         self.keeps_bias = nn.Parameter(torch.empty(squares, 1, kept))
 
@@ -175,7 +174,9 @@ class Patches(nn.Module):
     def forward(self, pictures: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         "Pictures (B, H, W, 3) of bytes to (B, squares, size) and (B, squares · kept) of that type."
         shows, means = (layer.kept or layer.copies(dtype) for layer in (self.shows, self.means))
-        weight = _of_bytes(self.shows.weight) if torch.is_grad_enabled() else self.shows.weight     # for its gradient
+        weight = self.shows.weight
+        if torch.is_grad_enabled():                                   # for its gradient
+            weight = _of_bytes(weight, self.shows.contrast)
         return _Look.apply(pictures, self.side, weight, self.shows.bias, self.means.weight, self.means.bias,
                            self.keeps, self.keeps_bias, *shows, *means)
 

@@ -98,9 +98,12 @@ def _form(value: Any) -> str:
 def check_state(learner: PPO, state: Any) -> None:
     "Refuse, with a `CheckpointError`, a state that is not of a learner with the same preset and shapes."
     expected = learner.state_dict()
-    if not isinstance(state, dict) or state.keys() != expected.keys() or not isinstance(state["preset"], dict):
+    if not isinstance(state, dict) or state.keys() != expected.keys() or not (
+            isinstance(state["preset"], dict) and isinstance(state["preset"].get("network"), dict)
+            and isinstance(state["preset"].get("algorithm"), dict)):
         raise CheckpointError("this is not the saved state of an agent")
-    mine, saved = expected["preset"], state["preset"]
+    mine, saved = ({"name": told.get("name")} | told["network"] | told["algorithm"]
+                   for told in (expected["preset"], state["preset"]))
     if different := [f"{key} {saved.get(key)!r} there and {mine.get(key)!r} here"
                      for key in sorted(mine.keys() | saved.keys()) if mine.get(key) != saved.get(key)]:
         raise CheckpointError(f"this state is of the preset {saved.get('name')!r}, with {'; '.join(different)}: "

@@ -20,7 +20,8 @@ from .checkpoint import check_state
 from .graphs import Captured
 from .guards import FiniteNotes, NotFiniteError
 from .learner import Rollout, at, make_rollout, nobody
-from .networks import Policy, Preset
+from .networks import Policy
+from .presets import Algorithm, Preset
 from .ppo import PPO, ppo_loss
 from .threads import Team, choose_threads
 
@@ -36,15 +37,15 @@ def _cut(batch: Any, pieces: int) -> list[Any]:
 def gradients(
     policy: Policy,
     batch: dict[str, Any],   # as for `ppo_loss`
-    preset: Preset,
+    algorithm: Algorithm,
     team: Team,
 ) -> tuple[list[Tensor], dict[str, Tensor]]:   # one per parameter; the loss, its parts and the diagnostics
     "The gradient of the loss of one minibatch."
     parameters, size = list(policy.learned.values()), len(batch["actions"])
-    pieces = preset.pieces if parameters[0].device.type == "cpu" else 1
+    pieces = algorithm.pieces if parameters[0].device.type == "cpu" else 1
 
     def work(piece: dict[str, Any]) -> tuple[list[Tensor], dict[str, Tensor]]:
-        loss, told = ppo_loss(policy, piece, preset)
+        loss, told = ppo_loss(policy, piece, algorithm)
         share = len(piece["actions"]) / size
         found = [gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
                  for parameter, gradient in zip(parameters, torch.autograd.grad(loss * share, parameters), strict=True)]
@@ -75,11 +76,11 @@ class FastPPO(PPO):
 
     def gradients(self, minibatch: dict[str, Any]) -> tuple[list[Tensor], dict[str, Tensor]]:
         "The function of that name, for this learner."
-        return gradients(self.policy, minibatch, self.preset, self.team)
+        return gradients(self.policy, minibatch, self.preset.algorithm, self.team)
 
     def backward(self, minibatch: dict[str, Any]) -> dict[str, Tensor]:
         found, parts = (self.recorded[1] if self.recorded else self.gradients)(minibatch)
-        where = "pass {}, minibatch {}".format(*(n + 1 for n in divmod(self.passes, self.preset.minibatches)))
+        where = "pass {}, minibatch {}".format(*(n + 1 for n in divmod(self.passes, self.preset.algorithm.minibatches)))
         self.notes.add([f"{where}, returns", f"{where}, loss"],
                        torch.stack([minibatch["returns"].sum(), parts["loss"]]))
         self.notes.add([f"{where}, gradient of {name}" for name in self.policy.learned],
@@ -131,7 +132,7 @@ def record(learner: FastPPO) -> tuple[Captured, Captured]:
     "Both functions, recorded."
     preset = learner.preset
     return (Captured(torch.no_grad()(learner.policy.forward), made_up(learner, preset.num_envs)["obs"]),
-            Captured(learner.gradients, made_up(learner, preset.batch // preset.minibatches)))
+            Captured(learner.gradients, made_up(learner, preset.batch // preset.algorithm.minibatches)))
 
 # %% ../../nbs/47_agent.fast.ipynb #8574cb9b
 def fastest_team(learner: FastPPO) -> int:
@@ -141,11 +142,11 @@ def fastest_team(learner: FastPPO) -> int:
         return 1
 
     def find(rows: int, team: Team) -> None:
-        gradients(policy, made_up(learner, rows), preset, team)
+        gradients(policy, made_up(learner, rows), preset.algorithm, team)
 
     find(32, Team())                                    # what happens only the first time is not measured
     begin = time.perf_counter()
     find(32, Team())
-    rows = max(32, min(preset.batch // preset.minibatches, round(0.25 * 32 / (time.perf_counter() - begin))))
+    rows = max(32, min(preset.batch // preset.algorithm.minibatches, round(0.25 * 32 / (time.perf_counter() - begin))))
     batch = made_up(learner, rows)
-    return choose_threads(lambda team: gradients(policy, batch, preset, team), preset.pieces)
+    return choose_threads(lambda team: gradients(policy, batch, preset.algorithm, team), preset.algorithm.pieces)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from .networks import Preset
+from .presets import Preset
 
 # %% ../../nbs/40b_agent.guards.ipynb #9cb0b863
 class NotFiniteError(FloatingPointError):
@@ -55,6 +55,7 @@ def memory_of(preset: Preset, device: torch.device | str) -> Iterator[None]:
             raise
         raise OutOfMemory(
             f"{device} has too little memory for the preset {preset.name!r}: rollouts of {preset.num_envs} × "
-            f"{preset.rollout_steps} steps and minibatches of {preset.batch // preset.minibatches}. Lower num_envs or "
-            f"rollout_steps, raise minibatches, or take a smaller preset. ({str(error).splitlines()[0][:200]})"
+            f"{preset.algorithm.rollout_steps} steps and minibatches of "
+            f"{preset.batch // preset.algorithm.minibatches}. Lower num_envs or rollout_steps, raise minibatches, or "
+            f"take a smaller preset. ({str(error).splitlines()[0][:200]})"
         ) from error

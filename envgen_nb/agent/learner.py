@@ -20,7 +20,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from .networks import Preset, get_device
+from .networks import get_device
+from .presets import Preset
 from ..registry import Registry
 
 # %% ../../nbs/40a_agent.learner.ipynb #848e5f04

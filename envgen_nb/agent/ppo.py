@@ -15,7 +15,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from .learner import Carry, Learner, Rollout, each, generators, nobody
-from .networks import Policy, Preset, as_tensors
+from .networks import Policy, as_tensors
+from .presets import Algorithm, Preset
 
 # %% ../../nbs/41_agent.ppo.ipynb #3f8ccdf1
 def sample(
@@ -52,21 +53,21 @@ def gae(
 def ppo_loss(
     policy: Policy,
     batch: dict[str, Any],  # obs (B, …), actions, log_probs, advantages, returns (B,)
-    preset: Preset,         # clip, value_coef, entropy_coef
+    algorithm: Algorithm,   # clip, value_coef, entropy_coef
 ) -> tuple[Tensor, dict[str, Tensor]]:  # the loss, and its parts and diagnostics as tensors
     "The loss of one minibatch."
     logits, values = policy(batch["obs"])
     log_pi = logits.log_softmax(1)
     log_ratio = log_pi.gather(1, batch["actions"][:, None])[:, 0] - batch["log_probs"]
     ratio, advantages = log_ratio.exp(), batch["advantages"]                            # ρ = π(a|s) / π_old(a|s)
-    clipped = ratio.clamp(1 - preset.clip, 1 + preset.clip)
+    clipped = ratio.clamp(1 - algorithm.clip, 1 + algorithm.clip)
     policy_loss = -torch.min(ratio * advantages, clipped * advantages).mean()           # L_clip
     value_loss = ((values - batch["returns"]) / policy.returns.mean_std()[1]).square().mean()
     entropy = -(log_pi.exp() * log_pi).sum(1).mean()                                    # H = −Σ π log π, in nats
-    loss = policy_loss + preset.value_coef * value_loss - preset.entropy_coef * entropy
+    loss = policy_loss + algorithm.value_coef * value_loss - algorithm.entropy_coef * entropy
     with torch.no_grad():
         approx_kl = (ratio - 1 - log_ratio).mean()                # KL(π_old, π); http://joschu.net/blog/kl-approx.html
-        clipfrac = ((ratio - 1).abs() > preset.clip).float().mean()
+        clipfrac = ((ratio - 1).abs() > algorithm.clip).float().mean()
     return loss, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy,
                   "approx_kl": approx_kl, "clipfrac": clipfrac}
 
@@ -77,17 +78,17 @@ def update(
     check: Callable[[], None] = nobody,   # before each minibatch
 ) -> list[dict[str, Tensor]]:             # what `ppo_loss` says of each minibatch, and the length of its gradient
     "Several passes over a rollout, in minibatches of a random order, each one step of Adam."
-    preset, policy, stats = learner.preset, learner.policy, []
-    for _ in range(preset.epochs):
+    algorithm, policy, stats = learner.preset.algorithm, learner.policy, []
+    for _ in range(algorithm.epochs):
         order = torch.randperm(len(batch["actions"]), generator=learner.shuffle_generator).to(learner.device)
-        for chosen in order.chunk(preset.minibatches):
+        for chosen in order.chunk(algorithm.minibatches):
             check()
             minibatch = {name: each(lambda value, chosen=chosen: value.index_select(0, chosen), value)
                          for name, value in batch.items()}
             policy.returns.update(minibatch["returns"])
             learner.optimizer.zero_grad()
             parts = learner.backward(minibatch)                               # ppo_loss(…), then loss.backward()
-            length = nn.utils.clip_grad_norm_(policy.parameters(), preset.max_grad_norm)
+            length = nn.utils.clip_grad_norm_(policy.parameters(), algorithm.max_grad_norm)
             learner.optimizer.step()
             stats.append({name: value.detach() for name, value in parts.items()} | {"grad_norm": length})
     return stats
@@ -100,8 +101,8 @@ class PPO(Learner):
                  device: torch.device | str = "cpu"):
         super().__init__(preset, observation_space, action_space, seed, device)
         weights, _, self.shuffle_generator = generators(seed, 3)
-        self.policy = Policy(preset, observation_space, action_space, weights).to(self.device)
-        self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=preset.learning_rate, fused=True)
+        self.policy = Policy(preset.network, observation_space, action_space, weights).to(self.device)
+        self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=preset.algorithm.learning_rate, fused=True)
 
     @torch.inference_mode()
     def act(self, obs: Any, carry: Carry | None = None,
@@ -125,8 +126,9 @@ class PPO(Learner):
             rollout.extras["values"]))
         last, final_values = self.bootstrap(rollout)
         values_after = torch.cat([values, last[None]])
-        advantages = gae(rewards, values_after, terminated, truncated, final_values, self.preset.gamma,
-                         self.preset.gae_lambda)
+        algorithm = self.preset.algorithm
+        advantages = gae(rewards, values_after, terminated, truncated, final_values, algorithm.gamma,
+                         algorithm.gae_lambda)
         returns = advantages + values
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         rows = {"actions": actions, "log_probs": log_probs, "values": values, "advantages": advantages,
@@ -148,7 +150,7 @@ class PPO(Learner):
 
     def backward(self, minibatch: dict[str, Any]) -> dict[str, Tensor]:
         "Leave the gradient of the loss in `grad` of each parameter; the parts of the loss and diagnostics."
-        loss, parts = ppo_loss(self.policy, minibatch, self.preset)
+        loss, parts = ppo_loss(self.policy, minibatch, self.preset.algorithm)
         loss.backward()
         return parts
 

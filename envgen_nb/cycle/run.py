@@ -27,7 +27,7 @@ from ..agent.checkpoint import save_checkpoint
 from ..agent.evaluate import Evaluation, evaluate
 from ..agent.guards import NotFiniteError
 from ..agent.learner import Learner, learners
-from ..agent.networks import Preset
+from ..agent.presets import Preset
 from ..agent.threads import keep_memory
 from ..agent.train import Report, Trainer
 from ..curriculum import Episodes, curricula

@@ -15,7 +15,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..agent.learner import learners
-from ..agent.networks import Preset, get_device, get_preset
+from ..agent.networks import get_device
+from ..agent.presets import Preset, get_preset
 from ..curriculum import curricula
 from ..designer.prompt import load_templates
 from ..designer.provider import ProviderError, designers, make_provider, provider_options
@@ -91,7 +92,7 @@ def _check_names(settings: RunSettings) -> None:
     curricula.check(settings.curriculum)
     designers.check(settings.designer)                         # it is imported when it is asked
     get_device(settings.device, must_exist=False)
-    most = 1 if settings.device != "cpu" else preset.pieces
+    most = 1 if settings.device != "cpu" else preset.algorithm.pieces
     if (settings.threads or 1) > most:
         raise ValueError(f"threads: {settings.agent} on {settings.device} has work for {most} at once, not for "
                          f"{settings.threads}; leave it empty to have it measured")
