@@ -18,8 +18,9 @@ from envgen_nb import conformance
 from envgen_nb.crafter.env import CrafterEnv
 from envgen_nb.crafter.reference import OBJECTIVES
 from envgen_nb.crafter.simulator import Crafter
+from envgen_nb.crafter.spaces import KnownWorld
 from envgen_nb.crafter.vector import CrafterVectorEnv, base_seeds
-from envgen_nb.crafter.workers import KnownWorld, Plan, SavedGame, origin_of, pack_game, unpack_game
+from envgen_nb.crafter.workers import Plan, SavedGame, origin_of, pack_game, unpack_game
 from envgen_nb.crafter.world import CrafterWorld, EnvironmentSettings, InventorySettings
 
 MOUNTAIN = CrafterWorld(environment_settings=EnvironmentSettings(target_biome="mountain"),

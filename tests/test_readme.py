@@ -104,12 +104,13 @@ SMALLER = {"num_envs=64": "num_envs=8", "10_000": "300", "100_000": "2048", "24_
            "final_steps=0": "final_steps=0, evaluation_runs=1, evaluation_episodes=2"}
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.S), ids=["a run", "a loop", "sb3"])
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.S),
+                         ids=["a run", "a loop", "sb3", "worlds"])
 def test_the_programs_run(block, tmp_path):
     for long, short in SMALLER.items():
         block = re.sub(rf"\b{long}\b", short, block)
     said = sh([sys.executable, "-c", block], cwd=tmp_path).stdout
-    assert any(text in said for text in ("(1, 64, 64, 3)", "ep_rew_mean", "reward in 16 games")), said
+    assert any(text in said for text in ("(1, 64, 64, 3)", "ep_rew_mean", "reward in 16 games", "worlds of the")), said
 
 
 def test_every_command_is_documented():

@@ -14,10 +14,10 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from .spaces import observation_space
+from .spaces import MOST_WORLDS, KnownWorld, observation_space
 from .fast.engine import Engine
 from .reference import ACTIONS, LENGTH
-from .workers import MOST_WORLDS, Crews, KnownWorld, Plan
+from .workers import Crews, Plan
 from .world import CrafterWorld
 from ..files import usable_cores
 from ..world import base_seeds, check_changes, check_number, hand_out, step_limits

@@ -153,6 +153,11 @@ def _check_worlds(worlds: Any, mode: str | None) -> tuple[tuple[HeistWorld | Non
     return tuple(worlds), mode
 
 
+def _is_ordinary(world: HeistWorld | None) -> bool:
+    "Whether a world is the ordinary game, whose levels Procgen makes."
+    return world is None or not world.settings()
+
+
 def _seeds(seed: Any, num_envs: int) -> tuple[int, ...]:
     "The base seed of each sub-environment; `ValueError` if these are none that Procgen takes."
     for one in list(seed) if isinstance(seed, Sequence | np.ndarray) else [seed]:
@@ -271,6 +276,7 @@ class _Stage(_Games):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._world = np.arange(self.num_envs, dtype=np.int32) % len(self.worlds)      # of the present episode
         self._next_world = self._world.copy()
+        self._ordinary_worlds = [_is_ordinary(world) for world in self.worlds]
         self._ready, self._games, self._ordinary = False, None, None
         self._open(seed)
 
@@ -328,7 +334,7 @@ class _Episodes(_Watched):
         self._episode[i] += 1
         self._world[i] = self._next_world[i]
         index, number = self._world[i], int(self._episode[i])
-        length, ordinary = self.lengths[index], self._is_ordinary(index)
+        length, ordinary = self.lengths[index], self._ordinary_worlds[index]
         state = self._ordinary_level(i, number) if ordinary else self._own_level(i, number, self.worlds[index])
         if state.progress["timeout"] != length or not (ordinary and self._native[i]):
             state.progress["timeout"] = length
@@ -337,11 +343,6 @@ class _Episodes(_Watched):
         self._steps[i], self._return[i], self._unlocked[i] = 0, 0, False
         self._spots[i], self._left[i] = _spots(state) + i * _PICTURE, _to_do(state)
         self._possible[i] = self._left[i]
-
-    def _is_ordinary(self, index: int) -> bool:
-        "Whether a world is the ordinary game, whose levels Procgen makes."
-        world = self.worlds[index]
-        return world is None or not world.settings()
 
     def _ordinary_level(self, i: int, number: int) -> HeistState:
         "The level of that number: it is on the screen if the game has played the one before, to its end."
@@ -435,7 +436,7 @@ class _Album(_Episodes):
              goals, self._world[i], _, _, self._next_world[i], *_) = saved
             self._possible[i], self._unlocked[i], self._left[i] = np.frombuffer(goals, bool).reshape(3, -1)
             self._spots[i] = _spots(state) + i * _PICTURE
-            self._native[i] = not saved.over and self._is_ordinary(saved.world)
+            self._native[i] = not saved.over and self._ordinary_worlds[saved.world]
             self._ordinary.remember(i, saved.number, replace(self._first[i], level_random=random))
             self._games.set_state(i, game)
         self._base, self._untouched, self._ready = tuple(base), False, True
@@ -487,6 +488,7 @@ class _Map(_Album):
         first, (worlds, _) = len(self.worlds), _check_worlds(worlds, self.mode)
         lengths = step_limits(length, len(worlds), LENGTH, _INT)
         self.worlds, self.lengths = self.worlds + worlds, self.lengths + lengths
+        self._ordinary_worlds += [_is_ordinary(world) for world in worlds]
         return range(first, len(self.worlds))
 
     def assign(

@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..spaces import observation_space
+from ..spaces import MOST_WORLDS, KnownWorld, observation_space
 from .batch import ADVANCE, LOOK, NEW_WORLD, SKIP, Batch, Limits, prepare
 from .parity import broken, compact, game_of
 from .state import GAME, HEALTH
 from ..reference import ITEMS, LENGTH, OBJECTIVES
-from envgen_nb.crafter.workers import (
-    MOST_WORLDS, ORIGIN, KnownWorld, Origin, Plan, check_origin, origin_of, seal, unseal,
-)
+from ..workers import ORIGIN, Origin, Plan, check_origin, origin_of, seal, unseal
 from ..world import CrafterWorld, Meaning, meaning
 
 # %% ../../../nbs/17k_crafter.fast.engine.ipynb #4fd88e14
