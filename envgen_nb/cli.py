@@ -226,7 +226,8 @@ def _add_world_commands(commands: argparse._SubParsersAction) -> None:
     prompt.add_argument("--templates", default="default", help="a folder with own templates (default: the kit's)")
     prompt.add_argument("--num-worlds", type=int, default=4, help="worlds to ask for (default 4)")
     for command in (worlds, prompt):
-        command.add_argument("--vocabulary", default="paper", help="which settings there are: paper or extended")
+        command.add_argument("--vocabulary", default="default",
+                             help="which settings a world has, by the game's name for them")
     play = _command(commands, "play", _play, "show a run's agent playing, as an animated picture")
     _add_run(play)
     play.add_argument("--out", required=True, metavar="CLIP", help="a .gif or .webp file")

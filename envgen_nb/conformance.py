@@ -31,7 +31,7 @@ def check_description(simulator: Simulator) -> None:
     assert len(set(simulator.actions)) == len(simulator.actions), "actions are named once each"
     objectives = simulator.objectives
     assert objectives and len(set(objectives)) == len(objectives), "objectives are named once each"
-    assert next(iter(simulator.vocabularies)) == "paper", "the paper's vocabulary comes first"
+    assert simulator.world_class() is next(iter(simulator.vocabularies.values())), "the first is the default"
     for name, model in simulator.vocabularies.items():
         assert issubclass(model, World) and simulator.world_class(name) is model
         assert all(parameter.description for parameter in parameters(model)), f"{name}: a parameter has no description"

@@ -284,13 +284,15 @@ class Simulator(ABC):
     rules: ClassVar[tuple[str, ...]]                   # what a designer must know, one sentence each
     actions: ClassVar[tuple[str, ...]]                 # names of the discrete actions, in order
     keys: ClassVar[Mapping[str, str]]                  # action → key with which a person plays it: "ArrowUp", " ", "t"
-    vocabularies: ClassVar[Mapping[str, type[World]]]  # name → class of worlds; "paper" first
+    vocabularies: ClassVar[Mapping[str, type[World]]]  # name → class of worlds; the first is the default
     observations: ClassVar[tuple[str, ...]]            # kinds of observation: "pixels", "symbols"
     defaults: ClassVar[Mapping[str, Any]] = types.MappingProxyType({})   # settings of a run that suit this game
     shows_path: ClassVar[bool] = False                 # `preview` takes path=True and draws the way to the goal
 
-    def world_class(self, vocabulary: str = "paper") -> type[World]:
-        "The class of worlds of a vocabulary; `ValueError` if there is none of that name."
+    def world_class(self, vocabulary: str = "default") -> type[World]:
+        "The class of worlds of a vocabulary; `ValueError` if there is none of that name. `default`: the first."
+        if vocabulary == "default":
+            return next(iter(self.vocabularies.values()))
         if vocabulary not in self.vocabularies:
             raise ValueError(f"{self.name} has no vocabulary {vocabulary!r}; it has: {', '.join(self.vocabularies)}")
         return self.vocabularies[vocabulary]
@@ -332,7 +334,7 @@ class Simulator(ABC):
     def prerequisites(self, objective: str) -> tuple[str, ...]:
         "The objectives that come directly before this one in the ordinary game."
 
-    def practice(self, objective: str, vocabulary: str = "paper") -> list[World]:
+    def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
         "Worlds that put the agent one step before the objective, the most to the point first; none: nobody has said."
         return []
 

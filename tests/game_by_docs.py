@@ -176,7 +176,7 @@ class Orchard(Simulator):
     rules = (f"An apple is found soon within {SOON} steps.", "An apple is near within 2 steps.")
     actions = ("stay", "up", "down", "left", "right")
     keys = {"up": "ArrowUp", "down": "ArrowDown", "left": "ArrowLeft", "right": "ArrowRight"}
-    vocabularies = {"paper": OrchardWorld}
+    vocabularies = {"default": OrchardWorld}
     observations = ("symbols",)
 
     def make_vec(self, worlds=(None,), num_envs=8, seed=0, obs="symbols", length=None, episodes=None,
@@ -195,7 +195,7 @@ class Orchard(Simulator):
     def prerequisites(self, objective):
         return {"find_apple": (), "find_apple_soon": ("find_apple",)}[self._known(objective)]
 
-    def practice(self, objective, vocabulary="paper"):
+    def practice(self, objective, vocabulary="default"):
         self._known(objective)
         settings = {"apple": "near"}, {"apple": "near", "corner": True}
         return [check_world(self.world_class(vocabulary), data)[0] for data in settings]

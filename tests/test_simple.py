@@ -45,7 +45,7 @@ class Building(SimpleSimulator):
     task, rules = "Somebody climbs stairs.", ("One in ten stairs is slippery.",)
     objectives, actions = ("climb", "door"), ("down", "up")
     keys = {"down": "ArrowDown", "up": "ArrowUp"}
-    vocabularies = {"paper": StairsWorld}
+    vocabularies = {"default": StairsWorld}
     spaces = {"symbols": spaces.Dict({"stairs": spaces.Box(0, 255, (3,), np.float32)}),
               "pixels": spaces.Box(0, 255, (8, 8, 3), np.uint8)}
 

@@ -34,7 +34,7 @@ def seen(desk):
     write_notebook(folder / "worlds.ipynb", IMPORTS,
                    MAKE.format(game="crafter", vocabulary="extended", one="place_table", two="eat_plant"), SHOW)
     write_notebook(folder / "heist.ipynb", IMPORTS,
-                   MAKE.format(game="heist", vocabulary="paper", one="open_lock_1", two="take_gem"), SHOW)
+                   MAKE.format(game="heist", vocabulary="default", one="open_lock_1", two="take_gem"), SHOW)
     return desk
 
 

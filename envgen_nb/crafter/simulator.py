@@ -249,7 +249,7 @@ class Crafter(Simulator):
         "The objectives that come directly before this one in the ordinary game."
         return _PREREQUISITES.get(_known(objective), ())
 
-    def practice(self, objective: str, vocabulary: str = "paper") -> list[World]:
+    def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
         "Worlds that put the agent one step before the objective, the most to the point first."
         model = self.world_class(vocabulary)
         ours = _PRACTICE_EXTENDED[_known(objective)] if vocabulary == "extended" else []

@@ -28,7 +28,7 @@ class RunSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
 
     simulator: str = Field("crafter", description="the game")
-    vocabulary: str = Field("paper", description="which settings a designer may use, by the name the game gives them")
+    vocabulary: str = Field("default", description="which settings a designer may use, by the name the game gives them")
     seed: int = Field(0, ge=0, lt=2**31, description="all randomness of the run follows from it")
 
     num_cycles: int = Field(4, ge=1, le=100, description="design, train, measure: how many times")
@@ -154,6 +154,9 @@ def changed_settings(settings: RunSettings, **changed: Any) -> RunSettings:
 def usable_settings(given: dict[str, Any]) -> RunSettings:
     "Settings from data whose designer, learner, curriculum and templates are there."
     settings = checked_settings(given)
+    if settings.vocabulary == "default":                            # a run says which it was
+        first = next(iter(get_simulator(settings.simulator).vocabularies))
+        settings = settings.model_copy(update={"vocabulary": first})
     try:
         make_provider(settings.designer, **settings.designer_options)
         load_templates(settings.templates)

@@ -229,7 +229,7 @@ def prompt_values(
 def first_prompt(
     templates: Templates,
     simulator: Simulator,
-    vocabulary: str = "paper",  # which of the game's vocabularies the worlds are written in
+    vocabulary: str = "default",  # which of the game's vocabularies the worlds are written in
     num_worlds: int = 4,        # how many environments to ask for
 ) -> str:
     "The prompt of the first cycle, when nothing is known about the agent."

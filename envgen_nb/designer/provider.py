@@ -34,7 +34,7 @@ class WorldRecord:
 class Request:
     "A question to a designer: the conversation, and the facts in it as data."
     simulator: Simulator
-    vocabulary: str = "paper"                                  # which of the game's vocabularies the worlds are in
+    vocabulary: str = "default"                                # which of the game's vocabularies the worlds are in
     num_worlds: int = 4                                        # how many are asked for
     messages: tuple[Mapping[str, str], ...] = ()               # {"role": "user" | "assistant", "content": text}
     feedback: Mapping[str, tuple[float, float]] | None = None  # objective → mean and std in percent; None in cycle 1

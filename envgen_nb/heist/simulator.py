@@ -90,7 +90,7 @@ class Heist(Simulator):
     actions = ("left_down", "left", "left_up", "down", "stay", "up", "right_down", "right", "right_up",
                "d", "a", "w", "s", "q", "e")
     keys = MappingProxyType({name: f"Arrow{name.capitalize()}" for name in ("left", "right", "up", "down")})
-    vocabularies = MappingProxyType({"paper": HeistWorld, "hard": HardHeistWorld})
+    vocabularies = MappingProxyType({"default": HeistWorld, "hard": HardHeistWorld})
     observations = ("pixels",)
     defaults = MappingProxyType({"agent": "laptop", "world_length": 500})    # the game's own episodes: 1,000 steps
     shows_path = True
@@ -127,7 +127,7 @@ class Heist(Simulator):
         "The objectives that come directly before this one."
         return _PREREQUISITES.get(_known(objective), ())
 
-    def practice(self, objective: str, vocabulary: str = "paper") -> list[World]:
+    def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
         "Worlds that put the agent one step before the objective, the most to the point first."
         model = self.world_class(vocabulary)
         return [check_world(model, data)[0] for data in _PRACTICE[_known(objective)]]

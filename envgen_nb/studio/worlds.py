@@ -54,7 +54,7 @@ class _Gallery(HasTraits):
     def __init__(
         self,
         simulator: Simulator,
-        vocabulary: str = "paper",   # what may be set
+        vocabulary: str = "default",   # what may be set
         **traits: Any,               # designs, previous, …
     ):
         self.simulator, self.model = simulator, simulator.world_class(vocabulary)
