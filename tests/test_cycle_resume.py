@@ -229,7 +229,7 @@ def test_a_reward_that_is_no_number_stops_the_run_and_says_where_to_go_on(tmp_pa
         obs, rewards, *rest = step(venv, actions)
         return obs, rewards * float("nan"), *rest
 
-    with pytest.raises(NotFiniteError, match=r"cycle-1, worlds, step 8,192: rewards not finite.*checkpoint.pt, of step "
+    with pytest.raises(NotFiniteError, match=r"cycle-1, step 8,192: rewards not finite.*checkpoint.pt, of step "
                                              r"8,192"):
         for event in run_cycles(folder):
             if isinstance(event, Training) and event.done == 8192:
@@ -246,7 +246,7 @@ def test_threads_are_counted_once_and_written_down(tmp_path, monkeypatch):
     next(events := run_cycles(folder))
     events.close()
     counted = json.loads((folder / "run.json").read_text())["threads"]
-    assert 1 <= counted <= get_preset("symbols").pieces
+    assert 1 <= counted <= get_preset("symbols").algorithm.pieces
     monkeypatch.setattr(fast, "fastest_team", lambda learner: 1 / 0)
     next(events := run_cycles(folder))
     events.close()

@@ -172,14 +172,15 @@ def _change(trainer: Trainer, changes: Changes) -> Episodes:
     going = np.array([i for i, world in changes.worlds.items() if told["world"][i] != world], int)
     which = np.isin(np.arange(venv.num_envs), going)
     cut = running(venv, which & (told["world"] > 0))
-    states, leaving = venv.get_state(), which & (told["world"] == 0) & (told["length"] > 0)
+    leaving = which & (told["world"] == 0) & (told["length"] > 0)
+    states = venv.get_state() if leaving.any() else []
     for i in np.flatnonzero(leaving).tolist():
         trainer.waiting[i] = states[i], at(trainer.carry, [i])
     back = [i for i in going.tolist() if changes.worlds[i] == 0 and i in trainer.waiting]
     trainer.obs = venv.assign({i: changes.worlds[i] for i in going.tolist() if i not in back}, now=True)
     trainer.carry = trainer.learner.restart(trainer.carry, torch.from_numpy(which))
     if back:
-        states = venv.get_state()
+        states = venv.get_state() if len(back) < venv.num_envs else [b""] * venv.num_envs
         for i in back:
             states[i], carry = trainer.waiting.pop(i)
             for name, row in carry.items():
