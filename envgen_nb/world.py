@@ -520,7 +520,8 @@ def hand_out(
 
 # %% ../nbs/00_world.ipynb #c752efa2
 games = Registry("game", "envgen_nb.games", Simulator, {"crafter": "envgen_nb.crafter.simulator:Crafter",
-                                                        "heist": "envgen_nb.heist.simulator:Heist"})
+                                                        "heist": "envgen_nb.heist.simulator:Heist",
+                                                        "minigrid": "envgen_nb.minigrid:MiniGrid"})
 
 # %% ../nbs/00_world.ipynb #3b955b7d
 def get_simulator(name: str) -> Simulator:
