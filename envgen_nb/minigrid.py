@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['COLOURS', 'Colour', 'Room', 'Cell', 'LENGTH', 'REACH', 'KINDS', 'ONE_HOT', 'GRIDS', 'NOTHING', 'SYMBOLS', 'TASK',
            'RULES', 'BEFORE', 'Door', 'Key', 'Distractor', 'MiniGridWorld', 'filled', 'Thing', 'Level', 'inner_walls',
-           'draw', 'reachable', 'solvable', 'find_level', 'problems', 'check_installed', 'engine', 'one_hot', 'Rooms',
-           'MiniGrid']
+           'draw', 'reachable', 'solvable', 'find_level', 'problems', 'check_installed', 'made', 'engine', 'one_hot',
+           'possible_in', 'framed', 'Rooms', 'count', 'without_effect', 'MiniGrid']
 
-# %% ../nbs/28_minigrid.ipynb #d83a5f61
+# %% ../nbs/28_minigrid.ipynb #0a37e48f
 import functools
 import importlib.util
 import os
@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 from .simple import Game, SimpleSimulator
 from .world import Complaint, Section, World, check_world
 
-# %% ../nbs/28_minigrid.ipynb #73af2338
+# %% ../nbs/28_minigrid.ipynb #09c46b6c
 COLOURS = ("red", "green", "blue", "purple", "yellow", "grey")     # in the order of MiniGrid's numbers
 Colour = Literal["red", "green", "blue", "purple", "yellow", "grey"]
 Room = tuple[Annotated[int, Field(ge=0, le=2)], Annotated[int, Field(ge=0, le=2)]]
@@ -51,7 +51,7 @@ class Distractor(Section):
     colour: Colour = Field(description="its colour")
     room: Room = Field(description="where it lies")
 
-# %% ../nbs/28_minigrid.ipynb #1dd738b4
+# %% ../nbs/28_minigrid.ipynb #d5142299
 class MiniGridWorld(World):
     "Rooms in rows and columns, and what is in them; with nothing set MiniGrid's ObstructedMaze-1Dlhb."
     columns: int | None = Field(None, ge=1, le=3, description="rooms side by side")
@@ -72,7 +72,7 @@ class MiniGridWorld(World):
             raise ValueError("\n".join(wrong))
         return self
 
-# %% ../nbs/28_minigrid.ipynb #9184fb87
+# %% ../nbs/28_minigrid.ipynb #daa917b6
 def filled(
     world: MiniGridWorld,
     random: np.random.Generator,   # draws the colour of the ordinary game's door
@@ -93,7 +93,7 @@ def filled(
         found["keys"] = tuple(Key(colour=colour, room=found["agent_room"], in_box=True) for colour in locked)
     return world.model_copy(update=found)
 
-# %% ../nbs/28_minigrid.ipynb #de883060
+# %% ../nbs/28_minigrid.ipynb #f29fd115
 Cell = tuple[int, int]     # x to the right, y down
 
 
@@ -114,7 +114,7 @@ class Level(NamedTuple):
     agent: Cell
     direction: int                   # 0: right, 1: down, 2: left, 3: up
 
-# %% ../nbs/28_minigrid.ipynb #a56721a4
+# %% ../nbs/28_minigrid.ipynb #e6e6d153
 def inner_walls(world: MiniGridWorld) -> list[tuple[Cell, str]]:
     "The walls between two rooms of a filled world: the room, and on which side of it."
     rooms = [(x, y) for x in range(world.columns) for y in range(world.rows)]
@@ -126,7 +126,7 @@ def _unlike(kind: str, colour: str, target: Thing) -> Thing:
     "A thing that cannot be taken for the target."
     return Thing(kind, "yellow" if (kind, colour) == target[:2] else colour)
 
-# %% ../nbs/28_minigrid.ipynb #0c0d7b1b
+# %% ../nbs/28_minigrid.ipynb #ce9672cc
 def _build(
     world: MiniGridWorld,           # filled
     random: np.random.Generator,
@@ -151,7 +151,7 @@ def _build(
             things[blockers[-1]] = _unlike("ball", "green", target)
     return things, tuple(blockers), beside
 
-# %% ../nbs/28_minigrid.ipynb #bfce2793
+# %% ../nbs/28_minigrid.ipynb #ee187f4d
 def draw(
     world: MiniGridWorld,
     random: np.random.Generator,
@@ -181,7 +181,7 @@ def draw(
     return Level((x + 1, y + 1), things, cells[0], blockers, places[random.integers(len(places))],
                  int(random.integers(4)))
 
-# %% ../nbs/28_minigrid.ipynb #4fb7024f
+# %% ../nbs/28_minigrid.ipynb #5ad03e7f
 def reachable(
     things: Mapping[Cell, Thing],
     start: Cell,
@@ -214,7 +214,7 @@ def solvable(level: Level) -> bool:
                 del things[cell]
     return False
 
-# %% ../nbs/28_minigrid.ipynb #8747afac
+# %% ../nbs/28_minigrid.ipynb #d1c24984
 def find_level(
     world: MiniGridWorld,
     random: np.random.Generator,
@@ -229,7 +229,7 @@ def find_level(
                      "colour that can be reached before it, or openings" if level else
                      "there is too little room in a room for what is to be in it")
 
-# %% ../nbs/28_minigrid.ipynb #0fdbfa1d
+# %% ../nbs/28_minigrid.ipynb #aeaa51e6
 def problems(world: MiniGridWorld) -> list[str]:
     "Why a world cannot be played, one line each, with the setting in front."
     known = filled(world, np.random.default_rng(0))
@@ -252,7 +252,7 @@ def problems(world: MiniGridWorld) -> list[str]:
             wrong.append(str(error))
     return wrong
 
-# %% ../nbs/28_minigrid.ipynb #b4b24364
+# %% ../nbs/28_minigrid.ipynb #d3633c7a
 LENGTH = 288     # steps of an episode, as in ObstructedMaze-1Dlhb: 4 x 2 rooms x 6 x 6 cells
 
 
@@ -262,22 +262,24 @@ def check_installed() -> None:
         raise ImportError("this game needs the package minigrid: pip install 'envgen_nb[minigrid]'")
 
 
+def made(thing: Thing) -> Any:
+    "MiniGrid's object for a thing."
+    from minigrid.core import world_object
+    if thing.kind == "door":
+        return world_object.Door(thing.colour, thing.state == "open", thing.state == "locked")
+    if thing.kind == "box":
+        return world_object.Box(thing.colour, thing.holds and made(thing.holds))
+    return getattr(world_object, thing.kind.capitalize())(thing.colour)
+
+# %% ../nbs/28_minigrid.ipynb #140e1f2e
 @functools.cache
 def engine() -> type:
     "MiniGrid's environment, for levels of ours."
     check_installed()
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-    from minigrid.core import world_object
     from minigrid.core.grid import Grid
     from minigrid.core.mission import MissionSpace
     from minigrid.minigrid_env import MiniGridEnv
-
-    def made(thing: Thing) -> Any:
-        if thing.kind == "door":
-            return world_object.Door(thing.colour, thing.state == "open", thing.state == "locked")
-        if thing.kind == "box":
-            return world_object.Box(thing.colour, thing.holds and made(thing.holds))
-        return getattr(world_object, thing.kind.capitalize())(thing.colour)
 
     class Engine(MiniGridEnv):
         def __init__(self):
@@ -299,7 +301,7 @@ def engine() -> type:
 
     return Engine
 
-# %% ../nbs/28_minigrid.ipynb #68d21582
+# %% ../nbs/28_minigrid.ipynb #516dce1c
 REACH = 5                                    # cells that the agent sees to each side
 KINDS = ("key", "ball", "box", "goal")
 ONE_HOT = spaces.Box(0, 1, (len(KINDS) + len(COLOURS),), np.uint8)
@@ -315,7 +317,24 @@ NOTHING = one_hot("", "")
 SYMBOLS = spaces.Dict({name: spaces.Box(0, high, (2 * REACH + 1,) * 2, np.uint8) for name, high in GRIDS.items()}
                       | {"wanted": ONE_HOT, "held": ONE_HOT})
 
-# %% ../nbs/28_minigrid.ipynb #db911ae8
+# %% ../nbs/28_minigrid.ipynb #3c9b9b02
+def possible_in(level: Level) -> set[str]:
+    "The objectives that an episode in a level has."
+    things = level.things.values()
+    hidden = any(thing.holds for thing in things)
+    has = {"open_box": hidden, "move_ball": level.blockers, "take_key": hidden or any(t.kind == "key" for t in things),
+           "open_door": any(thing.state in ("closed", "locked") for thing in things), "reach_target": True}
+    return {name for name, there in has.items() if there}
+
+
+def framed(picture: np.ndarray, side: int = 384) -> np.ndarray:     # (side, side, 3) uint8
+    "A picture in the middle of a black square, so that those of all levels are of one size."
+    whole, (height, width) = np.zeros((side, side, 3), np.uint8), picture.shape[:2]
+    top, left = (side - height) // 2, (side - width) // 2
+    whole[top:top + height, left:left + width] = picture
+    return whole
+
+# %% ../nbs/28_minigrid.ipynb #aec6fbf9
 class Rooms(Game):
     "One copy of the game."
 
@@ -326,12 +345,7 @@ class Rooms(Game):
         "Begin an episode in a level of the world."
         level, env = find_level(world, random), self.env
         env.play(level)
-        self.achieved, kinds = set(), {thing.kind for thing in level.things.values()}
-        hidden = any(thing.holds for thing in level.things.values())
-        shut = any(thing.state in ("closed", "locked") for thing in level.things.values())
-        has = {"open_box": hidden, "move_ball": level.blockers, "take_key": hidden or "key" in kinds,
-               "open_door": shut, "reach_target": True}
-        self.possible = {name for name, there in has.items() if there}
+        self.level, self.achieved, self.possible = level, set(), possible_in(level)
         self.target, self.blockers = env.grid.get(*level.target), [env.grid.get(*cell) for cell in level.blockers]
         self.wanted = one_hot(self.target.type, self.target.color)
         width, height = level.size
@@ -374,13 +388,9 @@ class Rooms(Game):
 
     def picture(self) -> np.ndarray:
         "The whole level, (384, 384, 3) uint8."
-        tile = 384 // max(self.env.width, self.env.height)
-        drawn, whole = self.env.get_frame(highlight=False, tile_size=tile), np.zeros((384, 384, 3), np.uint8)
-        top, left = ((384 - length) // 2 for length in drawn.shape[:2])
-        whole[top:top + drawn.shape[0], left:left + drawn.shape[1]] = drawn
-        return whole
+        return framed(self.env.get_frame(highlight=False, tile_size=384 // max(self.level.size)))
 
-# %% ../nbs/28_minigrid.ipynb #f651ad90
+# %% ../nbs/28_minigrid.ipynb #3d3aa977
 TASK = (
     "MiniGrid: square rooms seen from above, with walls and doors between them. The agent turns left or right, walks "
     "forward, picks up or puts down the thing before it, of which it can hold one, and opens doors and boxes. An "
@@ -408,23 +418,46 @@ RULES = (
 BEFORE = {"open_box": (), "move_ball": (), "take_key": ("open_box",), "open_door": ("take_key", "move_ball"),
           "reach_target": ("open_door",)}
 
-# %% ../nbs/28_minigrid.ipynb #de036e9d
+# %% ../nbs/28_minigrid.ipynb #b4eb6381
 def _door(**settings: Any) -> dict[str, Any]:
     "A door out of the first room."
     return {"room": [0, 0], "side": "right", "colour": "red", "state": "locked"} | settings
 
 
-_BARE_KEY = [{"colour": "red", "room": [0, 0]}]
+_IN_SIGHT = [{"colour": "red", "room": [0, 0]}]      # a key that no box hides
 _PRACTICE = {
     "open_box": [{"room_size": 4, "doors": [_door()]}, {"doors": [_door()]}],
     "move_ball": [{"room_size": 5, "doors": [_door(state="closed", blocked=True)]},
-                  {"doors": [_door(state="open", blocked=True)]}],
-    "take_key": [{"room_size": 5, "doors": [_door()], "keys": _BARE_KEY}, {"doors": [_door()], "keys": _BARE_KEY}],
-    "open_door": [{"room_size": 5, "doors": [_door(state="closed")]}, {"doors": [_door(state="closed")]}],
+                  {"doors": [_door(blocked=True)], "keys": _IN_SIGHT}],
+    "take_key": [{"room_size": 5, "doors": [_door()], "keys": _IN_SIGHT}, {"doors": [_door()], "keys": _IN_SIGHT}],
+    "open_door": [{"room_size": 5, "doors": [_door(state="closed")]},
+                  {"room_size": 4, "doors": [_door()], "keys": _IN_SIGHT}],
     "reach_target": [{"columns": 1, "room_size": 5}, {"doors": [_door(state="open")]}],
 }
 
-# %% ../nbs/28_minigrid.ipynb #5560d485
+# %% ../nbs/28_minigrid.ipynb #72093c26
+def count(level: Level) -> dict[str, float | None]:
+    "A level in numbers."
+    things = list(level.things.values())
+    doors = {f"{state} doors": sum(one.state == state for one in things) for state in ("locked", "closed", "open")}
+    return {"cells": level.size[0] * level.size[1], **doors, "keys in sight": sum(one.kind == "key" for one in things),
+            "keys in boxes": sum(one.holds is not None for one in things), "balls before doors": len(level.blockers),
+            "balls": sum(one.kind == "ball" for one in things), "boxes": sum(one.kind == "box" for one in things),
+            "cells to the target": int(np.abs(np.subtract(level.agent, level.target)).sum())}
+
+
+def without_effect(world: MiniGridWorld) -> list[Complaint]:
+    "Which settings of a world change nothing, and why."
+    known = filled(world, np.random.default_rng(0))
+    locked = {door.colour for door in known.doors if door.state == "locked"}
+    full = len(inner_walls(known)) == len(known.doors)
+    found = [("target_colour", "a goal is always green")] * (world.target == "goal")
+    found += [("openings", "each wall between two rooms has a door")] * full
+    found += [("keys", f"keys[{k}]: no locked door is {key.colour}") for k, key in enumerate(known.keys)
+              if key.colour not in locked]
+    return [Complaint(why, field=name) for name, why in found if getattr(world, name)]
+
+# %% ../nbs/28_minigrid.ipynb #25f7bd41
 class MiniGrid(SimpleSimulator):
     "Rooms, doors and keys on the package minigrid."
     name, game, length, task, rules = "minigrid", Rooms, LENGTH, TASK, RULES
@@ -443,28 +476,11 @@ class MiniGrid(SimpleSimulator):
 
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
         "The start of an episode in numbers."
-        level = find_level(world or MiniGridWorld(), np.random.default_rng((seed, 1)))
-        things = list(level.things.values())
-        count = {f"{state} doors": sum(one.state == state for one in things) for state in ("locked", "closed", "open")}
-        return {"cells": level.size[0] * level.size[1], **count,
-                "keys in sight": sum(one.kind == "key" for one in things),
-                "keys in boxes": sum(one.holds is not None for one in things),
-                "balls before doors": len(level.blockers), "balls": sum(one.kind == "ball" for one in things),
-                "boxes": sum(one.kind == "box" for one in things),
-                "cells to the target": int(np.abs(np.subtract(level.agent, level.target)).sum())}
+        return count(self.start(world, seed).level)
 
     def warnings(self, world: World | None = None) -> list[Complaint]:
         "Which settings change nothing, and why."
-        if world is None:
-            return []
-        known = filled(world, np.random.default_rng(0))
-        locked = {door.colour for door in known.doors if door.state == "locked"}
-        found = [("target_colour", "a goal is always green")] * (world.target == "goal")
-        full = len(inner_walls(known)) == len(known.doors)
-        found += [("openings", "each wall between two rooms has a door")] * full
-        found += [("keys", f"keys[{k}]: no locked door is {key.colour}") for k, key in enumerate(known.keys)
-                  if key.colour not in locked]
-        return [Complaint(why, field=name) for name, why in found if getattr(world, name)]
+        return [] if world is None else without_effect(world)
 
     def prerequisites(self, objective: str) -> tuple[str, ...]:
         "The objectives that come directly before this one in the ordinary game."

@@ -320,9 +320,10 @@ def test_without_the_package_nothing_breaks_but_playing(monkeypatch):
 
 def test_a_whole_run_of_it(tmp_path):
     settings = make_settings(
-        simulator="minigrid", num_cycles=2, num_worlds=4, cycle_steps=512, final_steps=256, evaluation_runs=2,
+        simulator="minigrid", num_cycles=2, num_worlds=4, cycle_steps=512, final_steps=256, evaluation_runs=1,
         evaluation_episodes=4, threads=1, agent_options={"num_envs": 8, "rollout_steps": 16, "minibatches": 2})
     assert settings.agent == "symbols" and settings.world_length == 144
+    assert make_settings(simulator="minigrid").preset.gamma == 0.99
     events = list(run_cycles(create_run(settings, tmp_path / "run").path))
     run = RunFolder(tmp_path / "run")
     assert run.finished() and (run.path / "cycle-1" / "worlds.png").stat().st_size > 1_000
@@ -342,9 +343,9 @@ def test_an_agent_learns_to_open_a_door(seed):
     from envgen_nb.agent.networks import get_preset
     from envgen_nb.agent.ppo import Agent, train
 
-    chosen, preset = world(room_size=5, doors=[door(state="closed")]), get_preset("symbols")
-    simulator = get_simulator("minigrid")
-    venv = simulator.make_vec([chosen], num_envs=preset.num_envs, seed=seed, obs="symbols", length=144)
+    chosen, simulator = world(room_size=5, doors=[door(state="closed")]), get_simulator("minigrid")
+    preset = get_preset("symbols", **simulator.defaults["agent_options"])
+    venv = simulator.make_vec([chosen], num_envs=preset.num_envs, seed=seed, obs="symbols", length=72)
     agent = Agent(preset, venv.single_observation_space, venv.single_action_space, seed=seed)
     rates = []
     for steps in (0, 200_000):
@@ -352,4 +353,4 @@ def test_an_agent_learns_to_open_a_door(seed):
             train(agent, venv, steps)
         test = simulator.make_vec([chosen], num_envs=100, seed=1_000 + seed, obs="symbols", length=72, episodes=1)
         rates.append(evaluate(agent, test, 1, seed).success[0, -1])
-    assert rates[0] < 60 and rates[1] > 95, rates
+    assert rates[0] < 30 and rates[1] > 90, rates
