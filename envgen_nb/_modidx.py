@@ -2519,6 +2519,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                  'envgen_nb.world.get_simulator': ('world.html#get_simulator', 'envgen_nb/world.py'),
                                  'envgen_nb.world.hand_out': ('world.html#hand_out', 'envgen_nb/world.py'),
                                  'envgen_nb.world.in_words': ('world.html#in_words', 'envgen_nb/world.py'),
+                                 'envgen_nb.world.laid_out': ('world.html#laid_out', 'envgen_nb/world.py'),
                                  'envgen_nb.world.load_worlds': ('world.html#load_worlds', 'envgen_nb/world.py'),
                                  'envgen_nb.world.make_vec': ('world.html#make_vec', 'envgen_nb/world.py'),
                                  'envgen_nb.world.parameters': ('world.html#parameters', 'envgen_nb/world.py'),

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'UNSET', 'games', 'Section', 'World', 'Parameter', 'parameters', 'counted', 'in_words', 'settings_in_words',
-           'differences', 'Complaint', 'check_world', 'load_worlds', 'save_worlds', 'random_world', 'Simulator',
-           'base_seeds', 'check_number', 'hand_out', 'get_simulator', 'make_vec']
+           'differences', 'Complaint', 'check_world', 'load_worlds', 'laid_out', 'save_worlds', 'random_world',
+           'Simulator', 'base_seeds', 'check_number', 'hand_out', 'get_simulator', 'make_vec']
 
 # %% ../nbs/00_world.ipynb #27e31255
 import json
@@ -352,6 +352,22 @@ def load_worlds(
         return [], [Complaint(f"expected a JSON list of worlds with at least one, got {_shown(data)}")]
     checked = [check_world(model, model.from_file_spelling(item), i) for i, item in enumerate(data, start=1)]
     return [world for world, _ in checked if world], [complaint for _, found in checked for complaint in found]
+
+# %% ../nbs/00_world.ipynb #909ba70d
+def laid_out(
+    value: Any,         # of `World.settings()`
+    indent: str = "",   # of the line that it stands in
+) -> str:
+    "JSON over several lines, as `json.dumps(value, indent=4)` has it, but for records and positions."
+    deeper = indent + " " * 4
+    if isinstance(value, dict) and value:
+        lines = [f"{deeper}{json.dumps(name)}: {laid_out(part, deeper)}" for name, part in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list | tuple) and value and isinstance(value[0], dict):
+        return "[\n" + ",\n".join(f"{deeper}{json.dumps(record)}" for record in value) + f"\n{indent}]"
+    if isinstance(value, list | tuple) and value and type(value[0]) is int:
+        return json.dumps(value)
+    return json.dumps(value, indent=4).replace("\n", f"\n{indent}")
 
 # %% ../nbs/00_world.ipynb #7d40dca7
 def save_worlds(

@@ -23,6 +23,7 @@ from envgen_nb.world import (
     World,
     check_world,
     differences,
+    laid_out,
     load_worlds,
     parameters,
     random_world,
@@ -129,6 +130,7 @@ def test_a_world_survives_whatever_it_goes_through(world):
     assert load_worlds(HouseWorld, json.dumps([world.settings()])) == ([world], [])
     design = Design(world, "a house")
     assert parse_reply(format_reply([design]), HouseWorld, 1) == ([design], [])
+    assert json.loads(laid_out(world.settings())) == json.loads(str(world))
     assert settings_in_words(world) == settings_in_words(eval(repr(world))) and differences(world, world) == []
     assert bool(differences(None, world)) == (world.settings() not in ({"cellar": {}}, {}))
 

@@ -9,7 +9,6 @@ __all__ = ['KINDS', 'VERSIONS', 'PLACEHOLDERS', 'placeholders', 'check_template'
 
 # %% ../../nbs/30_designer.prompt.ipynb #7ab3c398
 import difflib
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from itertools import groupby
 from pathlib import Path
 
 from ..files import write_text
-from ..world import Section, Simulator, World, parameters
+from ..world import Section, Simulator, World, laid_out, parameters
 
 # %% ../../nbs/30_designer.prompt.ipynb #e38803bd
 KINDS = ("first", "update")
@@ -180,7 +179,7 @@ def format_feedback(
 
 def format_previous(worlds: Sequence[World]) -> str:
     "The environments of the last cycle, numbered, each in a fenced block."
-    return "\n".join(f"Environment {number}:\n```json\n{json.dumps(world.settings(), indent=4)}\n```"
+    return "\n".join(f"Environment {number}:\n```json\n{laid_out(world.settings())}\n```"
                      for number, world in enumerate(worlds, 1))
 
 # %% ../../nbs/30_designer.prompt.ipynb #00ef2d5e

@@ -16,7 +16,7 @@ from itertools import accumulate, islice
 from typing import Any
 
 from .lenient import Broken, Reader, ReadError, broken, skip_space
-from ..world import Complaint, Parameter, Section, World, check_world, counted, parameters
+from ..world import Complaint, Parameter, Section, World, check_world, counted, laid_out, parameters
 
 # %% ../../nbs/32_designer.reply.ipynb #b8755293
 MAX_CHARACTERS = 200_000   # of a reply; four worlds with their purposes take about 4,000
@@ -365,7 +365,7 @@ def format_reply(
     "A reply in the form that the prompt asks for."
     parts = [_one_line(intro)] if intro else []
     for number, design in enumerate(designs, start=1):
-        settings = json.dumps(design.world.settings(), indent=4)
+        settings = laid_out(design.world.settings())
         purpose = f"\nPurpose: {_one_line(design.purpose)}" if design.purpose else ""
         parts.append(f"Environment {number}:\n```json\n{settings}\n```{purpose}")
     return "\n\n".join(parts) + "\n"
