@@ -61,7 +61,7 @@ $(READY): requirements.lock requirements-heist.lock pyproject.toml
 # The lock covers Python 3.11 to 3.13 on Linux and macOS. What torch itself pins (its CUDA packages) is left to torch.
 lock:
 	printf "torch==2.13.0\nnumpy<2.5\n" > .lock-constraints
-	uv pip compile --universal --python-version 3.11 --extra bench --extra test --no-annotate --no-header --no-emit-index-url \
+	uv pip compile --universal --python-version 3.11 --extra bench --extra minigrid --extra test --no-annotate --no-header --no-emit-index-url \
 	    --no-emit-find-links --constraint .lock-constraints pyproject.toml \
 	    | grep -v -E '^(nvidia-|cuda-|triton)' > requirements.lock
 	rm .lock-constraints

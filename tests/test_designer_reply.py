@@ -470,6 +470,8 @@ def fits(schema, value) -> bool:
                 and all(fits(schema["items"], item) for item in value))
     if kind == "null":
         return value is None
+    if kind == "number":
+        return type(value) in (int, float) and schema["minimum"] <= value <= schema["maximum"]
     right = {"string": str, "integer": int, "boolean": bool}[kind]
     return (type(value) is right and value in schema.get("enum", [value])
             and (kind != "integer" or schema.get("minimum", value) <= value <= schema.get("maximum", value)))

@@ -31,7 +31,7 @@ def run_notebook(path: Path, told: Path) -> None:
 
 # They compile what their own cells define, measure, or train and draw, which takes from ten seconds to half a minute;
 # other tests try the same code in the short form.
-LONG = ("14", "17c", "17d", "17e", "17f", "17g", "17j", "19", "29", "45a", "53", "62_", "63", "64", "65", "69",
+LONG = ("14", "17c", "17d", "17e", "17f", "17g", "17j", "19", "28", "29", "45a", "53", "62_", "63", "64", "65", "69",
         "70", "72", "73", "74")
 NOTEBOOKS = [pytest.param(path, id=path.stem, marks=[pytest.mark.long] * path.stem.startswith(LONG))
              for path in sorted((ROOT / "nbs").glob("*.ipynb"))]

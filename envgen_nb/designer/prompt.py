@@ -9,7 +9,6 @@ __all__ = ['KINDS', 'VERSIONS', 'PLACEHOLDERS', 'placeholders', 'check_template'
 
 # %% ../../nbs/30_designer.prompt.ipynb #7ab3c398
 import difflib
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from itertools import groupby
 from pathlib import Path
 
 from ..files import write_text
-from ..world import Section, Simulator, World, parameters
+from ..world import Section, Simulator, World, laid_out, parameters
 
 # %% ../../nbs/30_designer.prompt.ipynb #e38803bd
 KINDS = ("first", "update")
@@ -136,24 +135,27 @@ def fill(
 def describe_parameters(model: type[Section]) -> str:
     "The list of settings of a world class, with values and descriptions, grouped by section."
     def line(p):
-        return f"{p.name}: {p.allowed}" + (f" ({p.description})" if p.description else "")
+        notes = [note for note in ("required" * p.required, p.description) if note]
+        own = f"- {p.name}: {p.allowed}" + (f" ({'; '.join(notes)})" if notes else "")
+        return "\n  ".join([own, *map(line, p.parts if p.kind == "records" else ())])
 
     listed = sorted(parameters(model), key=lambda p: len(p.path) > 1)      # a stable sort: free settings first
     blocks = []
     for section, members in groupby(listed, key=lambda p: p.path[:-1]):
         head = [f"In {'.'.join(section)}:"] if section else []
-        blocks.append("\n".join(head + [f"- {line(p)}" for p in members]))
+        blocks.append("\n".join(head + [line(p) for p in members]))
     return "\n\n".join(blocks)
 
 # %% ../../nbs/30_designer.prompt.ipynb #924f4fdd
 def _skeleton(model: type[Section], indent: str = "    ", most: int = 2) -> str:
     "The JSON object of a world with its values left open."
-    lines, free = [], 0
+    lines, free, known = [], 0, {p.name: p for p in parameters(model) if len(p.path) == 1}
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
             lines.append(f'{indent}"{name}": {{\n{indent}    ...\n{indent}}}')
         elif (free := free + 1) <= most:
-            lines.append(f'{indent}"{name}": ...')
+            parts = ", ".join(f'"{part.name}": ...' for part in known[name].parts if known[name].kind == "records")
+            lines.append(f'{indent}"{name}": ' + (f"[{{{parts}}}, ...]" if parts else "..."))
     lines += [f"{indent}..."] if free > most else []
     return "{\n" + ",\n".join(lines) + "\n}"
 
@@ -177,7 +179,7 @@ def format_feedback(
 
 def format_previous(worlds: Sequence[World]) -> str:
     "The environments of the last cycle, numbered, each in a fenced block."
-    return "\n".join(f"Environment {number}:\n```json\n{json.dumps(world.settings(), indent=4)}\n```"
+    return "\n".join(f"Environment {number}:\n```json\n{laid_out(world.settings())}\n```"
                      for number, world in enumerate(worlds, 1))
 
 # %% ../../nbs/30_designer.prompt.ipynb #00ef2d5e

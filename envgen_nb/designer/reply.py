@@ -13,10 +13,10 @@ from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
-from typing import Any, get_args
+from typing import Any
 
 from .lenient import Broken, Reader, ReadError, broken, skip_space
-from ..world import Complaint, Parameter, Section, World, check_world, counted, parameters
+from ..world import Complaint, Parameter, Section, World, check_world, counted, laid_out, parameters
 
 # %% ../../nbs/32_designer.reply.ipynb #b8755293
 MAX_CHARACTERS = 200_000   # of a reply; four worlds with their purposes take about 4,000
@@ -302,6 +302,24 @@ def parse_reply(
     "A reply to designs and complaints; it never raises, and it repairs nothing."
     return _parsed(text, model, num_worlds)[:2]
 
+# %% ../../nbs/32_designer.reply.ipynb #502c840e
+def _spot_of(
+    field: str,               # of a complaint: "seeds", "soil.wetness", "trees[2].kind"
+    text: str,                # the reply
+    place: tuple[int, int],   # of the environment in it
+    names: dict[str, int],    # the names in it, and where they stand for the first time
+) -> int:
+    "Where in a reply a complaint belongs; in a list of records, at the record."
+    record = re.match(r"(?:\w+\.)*(\w+)\[(\d+)\]\.?(\w*)", field)
+    if not record or record.group(1) not in names:
+        return names.get(field.rpartition(".")[2], place[0])
+    at = names[record.group(1)]
+    for _ in range(int(record.group(2)) + 1):                # each record begins with a brace
+        at = text.find("{", at + 1, place[1]) if at >= 0 else at
+    end = text.find("}", at, place[1])
+    named = text.find(f'"{record.group(3)}"', at, end) if record.group(3) and 0 <= at < end else -1
+    return next((found for found in (named, at) if found >= 0), names[record.group(1)])
+
 # %% ../../nbs/32_designer.reply.ipynb #f227abeb
 def _first_names(text: str, start: int, end: int) -> dict[str, int]:
     "Whatever stands between two quotes in a stretch of a reply, and where it does for the first time."
@@ -330,8 +348,7 @@ def annotated(
             whole.append(complaint)
         else:
             place = places[complaint.environment - 1]
-            found = names[place].get(complaint.field.rpartition(".")[2]) if complaint.field else None
-            line = bisect(starts, place[0] if found is None else found) - 1
+            line = bisect(starts, _spot_of(complaint.field, text, place, names[place])) - 1
             notes.setdefault(line, []).append(complaint)
     return whole, [(line, notes.get(number, ())) for number, line in enumerate(lines)]
 
@@ -348,26 +365,37 @@ def format_reply(
     "A reply in the form that the prompt asks for."
     parts = [_one_line(intro)] if intro else []
     for number, design in enumerate(designs, start=1):
-        settings = json.dumps(design.world.settings(), indent=4)
+        settings = laid_out(design.world.settings())
         purpose = f"\nPurpose: {_one_line(design.purpose)}" if design.purpose else ""
         parts.append(f"Environment {number}:\n```json\n{settings}\n```{purpose}")
     return "\n\n".join(parts) + "\n"
 
 # %% ../../nbs/32_designer.reply.ipynb #b7cde5a6
+def _value(p: Parameter) -> dict[str, Any]:
+    "The JSON schema of a setting that is set."
+    if p.kind == "records":
+        return {"type": "array", "items": _object({part.name: _setting(part) for part in p.parts}), "maxItems": p.high}
+    if p.kind == "position":           # strict mode has one range for all numbers of a list: from the least to the most
+        one = {"type": "integer", "minimum": min(q.low for q in p.parts), "maximum": max(q.high for q in p.parts)}
+        return {"type": "array", "items": one, "minItems": len(p.parts), "maxItems": len(p.parts)}
+    if not p.choices:
+        return {"type": "integer" if p.kind == "integer" else "number", "minimum": p.low, "maximum": p.high}
+    kind = {bool: "boolean", int: "integer", str: "string"}[type(p.choices[0])]
+    one = {"type": kind} if kind == "boolean" else {"type": kind, "enum": list(p.choices)}
+    return {"type": "array", "items": one, "maxItems": p.high} if p.many else one
+
+
+def _setting(p: Parameter) -> dict[str, Any]:
+    "The JSON schema of a setting."
+    told = f"{p.description}: {p.allowed}" if p.kind == "position" else p.description
+    return ({"anyOf": [_value(p), {"type": "null"}]} if p.nullable else _value(p)) | {"description": told}
+
+
 def _schema(field: Any, path: tuple[str, ...], known: dict[tuple[str, ...], Parameter]) -> dict[str, Any]:
     "The JSON schema of one setting or section."
     if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
         return _section(field.annotation, path, known)
-    p = known[path]
-    if p.choices:
-        kind = {bool: "boolean", int: "integer", str: "string"}[type(p.choices[0])]
-        one = {"type": kind} if kind == "boolean" else {"type": kind, "enum": list(p.choices)}
-        one = {"type": "array", "items": one, "maxItems": p.high} if p.many else one
-    else:
-        one = {"type": "integer", "minimum": p.low, "maximum": p.high}
-    if type(None) in get_args(field.annotation):
-        one = {"anyOf": [one, {"type": "null"}]}
-    return one | {"description": p.description}
+    return _setting(known[path])
 
 
 def _object(members: dict[str, Any]) -> dict[str, Any]:

@@ -10,15 +10,17 @@ import base64
 import functools
 import html
 import io
+import json
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
 
 import ipywidgets as widgets
 from PIL import Image
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 
+from ..designer.lenient import Reader
 from ..designer.reply import Design, origin, unmarked
 from .figures import BEFORE_EDIT
 from .look import STYLE, bind, button, column, error_view, row
@@ -220,60 +222,173 @@ def _close(widget: widgets.Widget) -> None:
 
 # %% ../../nbs/67_studio.worlds.ipynb #2e273508
 class _Control:
-    "The control of one setting, with the complaints and warnings about it under it."
+    "The control of one setting, with the complaints and warnings about it under it; a subclass for each kind."
+    wide: ClassVar[bool] = False        # whether it takes a line of its own, with its name before it
 
     def __init__(self, parameter: Parameter, change: Change):
         self.parameter, self.name, self._quiet = parameter, parameter.name.replace("_", " "), False
         self._change = change
         self.hint = f"{parameter.description}. Allowed: {parameter.allowed}; empty: {UNSET}."
-        self.inputs = self._ticks() if parameter.many else [self._menu()]
+        self.inputs = self.make()
         for item in self.inputs:
             item.observe(self._chosen, "value")
         self.complaint = widgets.HTML(layout=widgets.Layout(display="none"))
-        label = [widgets.HTML(f"{html.escape(self.name)}:", tooltip=self.hint)] if parameter.many else []
-        inputs = row(*label, *self.inputs) if parameter.many else self.inputs[0]
-        room = {"flex": "1 1 100%"} if parameter.many else {"flex": "1 1 240px", "max_width": "330px"}
+        label = widgets.HTML(f"{html.escape(self.name)}:", tooltip=self.hint)
+        inputs = row(label, *self.inputs) if self.wide else self.inputs[0]
+        room = {"flex": "1 1 100%"} if self.wide else {"flex": "1 1 240px", "max_width": "330px"}
         self.box = widgets.VBox([inputs, self.complaint], layout=room)
 
-    def _menu(self) -> widgets.Dropdown:
-        p = self.parameter
-        values = p.choices or range(p.low, p.high + 1)
-        return widgets.Dropdown(options=[(UNSET, UNSET), *((in_words(value), value) for value in values)],
-                                description=self.name, tooltip=self.hint, style={"description_width": "110px"},
-                                layout=widgets.Layout(width="auto", margin="1px"))
+    def make(self) -> list[widgets.Widget]:
+        "The widgets in which the value is set."
+        raise NotImplementedError
 
-    def _ticks(self) -> list[widgets.Checkbox]:
-        return [widgets.Checkbox(description=in_words(choice), tooltip=self.hint, indent=False,
-                                 layout={"width": "auto", "margin": "0 0 0 12px"})
-                for choice in self.parameter.choices]
+    def put(self, value: Any) -> str:
+        "Show a value in them; what is wrong with it, where the control knows better than the model."
+        raise NotImplementedError
+
+    def taken(self) -> Any:
+        "The value that they show; None: as in the game."
+        raise NotImplementedError
 
     def show(self, value: Any, complaints: list[str], warnings: list[str]) -> None:
         "Show a value without reporting it as a change, what is wrong with it, and what it is in vain for."
         self._quiet = True
-        if self.parameter.many:
-            for choice, item in zip(self.parameter.choices, self.inputs, strict=True):
-                item.value = choice in (value or ())
-        else:
-            allowed = [choice for _, choice in self.inputs[0].options]
-            self.inputs[0].value = value if value in allowed else UNSET      # a menu shows None as nothing at all
+        wrong = self.put(value)
         self._quiet = False
         self.complaint.value = "".join(
             f'<span {kind}>⚠ {html.escape(text)}</span><br>' for kind, texts in
-            (('role="alert"', complaints), ('class="envgen-warning"', warnings)) for text in texts)
-        self.complaint.layout.display = None if complaints or warnings else "none"
+            (('role="alert"', [wrong] if wrong else complaints), ('class="envgen-warning"', warnings))
+            for text in texts)
+        self.complaint.layout.display = None if wrong or complaints or warnings else "none"
 
     def _chosen(self, _: Any) -> None:
         "A person chose something."
         if self._quiet:
             return
-        values = [item.value for item in self.inputs]
-        if self.parameter.many:
-            value = [choice for choice, on in zip(self.parameter.choices, values, strict=True) if on] or None
-        else:
-            value = None if values[0] == UNSET else values[0]
+        value = self.taken()
         for name in reversed(self.parameter.path):
             value = {name: value}
         self._change(value)
+
+# %% ../../nbs/67_studio.worlds.ipynb #a4f78659
+_MENU = {"style": {"description_width": "110px"}, "layout": {"width": "auto", "margin": "1px"}}
+
+
+def _menu(values: Iterable[Any], **how: Any) -> widgets.Dropdown:
+    "A menu of values and *as in the game*."
+    return widgets.Dropdown(options=[(UNSET, UNSET), *((in_words(value), value) for value in values)], **how)
+
+
+def _select(menu: widgets.Dropdown, value: Any) -> None:
+    "Show a value in a menu, which shows None as nothing at all."
+    menu.value = value if value in [choice for _, choice in menu.options] else UNSET
+
+
+class _Menu(_Control):
+    "One of a few values."
+
+    def make(self) -> list[widgets.Widget]:
+        p = self.parameter
+        return [_menu(p.choices or range(p.low, p.high + 1), description=self.name, tooltip=self.hint, **_MENU)]
+
+    def put(self, value: Any) -> str:
+        _select(self.inputs[0], value)
+        return ""
+
+    def taken(self) -> Any:
+        return None if self.inputs[0].value == UNSET else self.inputs[0].value
+
+
+class _Ticks(_Control):
+    "Some of a few values."
+    wide = True
+
+    def make(self) -> list[widgets.Widget]:
+        return [widgets.Checkbox(description=in_words(choice), tooltip=self.hint, indent=False,
+                                 layout={"width": "auto", "margin": "0 0 0 12px"})
+                for choice in self.parameter.choices]
+
+    def put(self, value: Any) -> str:
+        for choice, item in zip(self.parameter.choices, self.inputs, strict=True):
+            item.value = choice in (value or ())
+        return ""
+
+    def taken(self) -> Any:
+        return [choice for choice, item in zip(self.parameter.choices, self.inputs, strict=True) if item.value] or None
+
+# %% ../../nbs/67_studio.worlds.ipynb #c28a59e1
+class _Position(_Control):
+    "Two whole numbers."
+    wide = True
+
+    def make(self) -> list[widgets.Widget]:
+        return [_menu(range(part.low, part.high + 1), description=part.name, tooltip=self.hint,
+                      style={"description_width": "20px"}, layout={"width": "150px", "margin": "1px"})
+                for part in self.parameter.parts]
+
+    def put(self, value: Any) -> str:
+        pair = value if isinstance(value, list | tuple) and len(value) == 2 else (None, None)
+        for item, number in zip(self.inputs, pair, strict=True):
+            _select(item, number)
+        return "choose the other one, too" if pair.count(None) == 1 else ""
+
+    def taken(self) -> Any:
+        found = [None if item.value == UNSET else item.value for item in self.inputs]
+        return None if found == [None, None] else found
+
+# %% ../../nbs/67_studio.worlds.ipynb #5619a5dd
+def _read(text: str) -> tuple[Any, str]:   # the value; the text itself and what is wrong, if it is none
+    "The JSON value that somebody typed; None for nothing."
+    if not text.strip():
+        return None, ""
+    value, stop, error = Reader(text).read(0)
+    if error:
+        return text, f"line {text.count(chr(10), 0, error.position) + 1}: {error}"
+    return (text, f"after its end stands: {text[stop:].strip():.30}") if text[stop:].strip() else (value, "")
+
+
+class _Number(_Control):
+    "A number that need not be whole."
+
+    def make(self) -> list[widgets.Widget]:
+        return [widgets.Text(description=self.name, tooltip=self.hint, continuous_update=False, placeholder=UNSET,
+                             **_MENU)]
+
+    def put(self, value: Any) -> str:
+        self.inputs[0].value = "" if value is None else value if isinstance(value, str) else json.dumps(value)
+        return ""
+
+    def taken(self) -> Any:
+        return _read(self.inputs[0].value)[0]
+
+# %% ../../nbs/67_studio.worlds.ipynb #2eb7c8f1
+class _Records(_Control):
+    "A list of records, as a text."
+    wide = True
+
+    def make(self) -> list[widgets.Widget]:
+        p = self.parameter
+        parts = "; ".join(f"{part.name}: {part.allowed}{' (required)' * part.required}" for part in p.parts)
+        legend = widgets.HTML(html.escape(f"Up to {p.high} objects with {parts}. Empty: {UNSET}; []: none at all."))
+        text = widgets.Textarea(continuous_update=False, tooltip=self.hint, placeholder=UNSET, rows=4,
+                                layout={"width": "100%", "margin": "1px"})
+        text.add_class("envgen-records")
+        self.text = text
+        return [legend, text]
+
+    def put(self, value: Any) -> str:
+        if isinstance(value, list | tuple):
+            lines = ",\n ".join(json.dumps(record, ensure_ascii=False) for record in value)
+            value = f"[{lines}]"
+        self.text.value = value = value if isinstance(value, str) else "" if value is None else json.dumps(value)
+        return _read(value)[1]
+
+    def taken(self) -> Any:
+        return _read(self.text.value)[0]
+
+
+_CONTROLS = {"choice": _Menu, "integer": _Menu, "choices": _Ticks, "number": _Number, "position": _Position,
+             "records": _Records}
 
 # %% ../../nbs/67_studio.worlds.ipynb #b0e2b366
 class _Editor:
@@ -281,7 +396,7 @@ class _Editor:
 
     def __init__(self, state: Worlds, index: int):
         self.state, self.index, self._last = state, index, ""
-        self.controls = [_Control(p, functools.partial(self._change, ".".join(p.path)))
+        self.controls = [_CONTROLS[p.kind](p, functools.partial(self._change, ".".join(p.path)))
                          for p in parameters(state.model)]
         blocks, sections = [], {}
         for control in self.controls:
@@ -304,7 +419,9 @@ class _Editor:
         warned: dict[str, list[str]] = {}
         complaints = self.state.complaints.get(self.index, ())
         for complaint in complaints:
-            found.setdefault(complaint.field or self._last, []).append(complaint.message)
+            where, inside, _ = complaint.field.partition("[")       # "trees[2].kind" is told at the control of "trees"
+            spot = f"{complaint.field[where.rfind('.') + 1:]}: " if inside else ""
+            found.setdefault(where or self._last, []).append(spot + complaint.message)
         for warning in () if complaints else self.state.simulator.warnings(self.state.designs[self.index].world):
             warned.setdefault(warning.field, []).append(warning.message)
         for control in self.controls:
@@ -417,6 +534,7 @@ _STYLE = """<style>
   border: 1px solid var(--jp-border-color2); border-radius: 4px; }
 .envgen-card [role=alert] { color: var(--jp-error-color1); font-weight: 600; }
 .envgen-card .envgen-warning { color: var(--jp-warn-color0, #a65300); }
+.envgen-records textarea { font-family: var(--jp-code-font-family, monospace); white-space: pre; }
 .envgen-card.envgen-open { grid-column: 1 / -1; }
 .envgen-card .widget-html-content { line-height: 1.4; }
 .envgen-purpose { white-space: pre-wrap; max-height: 7em; overflow: auto; }
