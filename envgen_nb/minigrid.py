@@ -465,7 +465,7 @@ class MiniGrid(SimpleSimulator):
     actions = ("left", "right", "forward", "pickup", "drop", "toggle")
     keys = MappingProxyType({"left": "ArrowLeft", "right": "ArrowRight", "forward": "ArrowUp", "pickup": "p",
                              "drop": "d", "toggle": " "})
-    vocabularies = MappingProxyType({"paper": MiniGridWorld})
+    vocabularies = MappingProxyType({"default": MiniGridWorld})
     spaces = MappingProxyType({"symbols": SYMBOLS, "pixels": spaces.Box(0, 255, (56, 56, 3), np.uint8)})
     defaults = MappingProxyType({"agent": "symbols", "agent_options": {"gamma": 0.99, "gae_lambda": 0.95},
                                  "num_worlds": 5, "world_length": 144})
@@ -486,7 +486,7 @@ class MiniGrid(SimpleSimulator):
         "The objectives that come directly before this one in the ordinary game."
         return BEFORE[self.known(objective)]
 
-    def practice(self, objective: str, vocabulary: str = "paper") -> list[World]:
+    def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
         "Worlds that put the agent one step before the objective, the most to the point first."
         model = self.world_class(vocabulary)
         return [check_world(model, data)[0] for data in _PRACTICE[self.known(objective)]]
