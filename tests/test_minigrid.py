@@ -323,7 +323,7 @@ def test_a_whole_run_of_it(tmp_path):
         simulator="minigrid", num_cycles=2, num_worlds=4, cycle_steps=512, final_steps=256, evaluation_runs=1,
         evaluation_episodes=4, threads=1, agent_options={"num_envs": 8, "rollout_steps": 16, "minibatches": 2})
     assert settings.agent == "symbols" and settings.world_length == 144
-    assert make_settings(simulator="minigrid").preset.gamma == 0.99
+    assert make_settings(simulator="minigrid").preset.algorithm.gamma == 0.99
     events = list(run_cycles(create_run(settings, tmp_path / "run").path))
     run = RunFolder(tmp_path / "run")
     assert run.finished() and (run.path / "cycle-1" / "worlds.png").stat().st_size > 1_000
@@ -340,13 +340,14 @@ def test_a_whole_run_of_it(tmp_path):
 def test_an_agent_learns_to_open_a_door(seed):
     """After 200,000 steps the agent reaches a target behind a closed door; at random it seldom does."""
     from envgen_nb.agent.evaluate import evaluate
-    from envgen_nb.agent.networks import get_preset
-    from envgen_nb.agent.ppo import Agent, train
+    from envgen_nb.agent.fast import FastPPO
+    from envgen_nb.agent.presets import get_preset
+    from envgen_nb.agent.train import train
 
     chosen, simulator = world(room_size=5, doors=[door(state="closed")]), get_simulator("minigrid")
     preset = get_preset("symbols", **simulator.defaults["agent_options"])
     venv = simulator.make_vec([chosen], num_envs=preset.num_envs, seed=seed, obs="symbols", length=72)
-    agent = Agent(preset, venv.single_observation_space, venv.single_action_space, seed=seed)
+    agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, seed=seed)
     rates = []
     for steps in (0, 200_000):
         if steps:

@@ -457,7 +457,8 @@ def world_records(run: RunFolder) -> tuple[tuple[WorldRecord, ...], ...]:
     found, number = [], 0
     for part in run.parts:
         records = []
-        for world, purpose in zip(run.worlds(part), run.purposes(part), strict=True):
+        worlds = run.worlds(part)
+        for world, purpose in zip(worlds, run.purposes(part) if worlds else [], strict=True):
             number += 1
             played = episodes[episodes.worlds == number]
             ended, rates = played[~played.cut], {}
