@@ -9,7 +9,6 @@ The untrained policy and every trained one play the same episodes, which no trai
 
 import argparse
 import ast
-import dataclasses
 import platform
 import time
 from typing import Any
@@ -104,7 +103,7 @@ def main() -> None:
         print(f"{name:20} " + "".join(f"{c['rate']:6.1f} [{c['low']:4.1f},{c['high']:5.1f}]" for c in cells))
     if args.out:
         write_json(args.out, {
-            "preset": dataclasses.asdict(preset), "steps": args.steps, "episodes": args.episodes,
+            "preset": {"name": preset.name} | preset.numbers(), "steps": args.steps, "episodes": args.episodes,
             "threads": args.threads, "python": platform.python_version(), "torch": torch.__version__,
             "machine": platform.machine(), "untrained": {"return": untrained.episode_return()[0], "rates": before},
             "runs": runs})

@@ -10,7 +10,6 @@ those of the training; the untrained policy plays the same ones.
 
 import argparse
 import contextlib
-import dataclasses
 
 import numpy as np
 import torch
@@ -67,7 +66,7 @@ def main() -> None:
         told = (f"{when} {rate}% [{low}, {high}]" for when in ("before", "after") for rate, low, high in [run[when]])
         print(f"seed {run['seed']}: gem taken " + ", ".join(told))
     if args.out:
-        write_json(args.out, {"machine": machine(), "preset": dataclasses.asdict(get_preset("laptop")),
+        write_json(args.out, {"machine": machine(), "preset": {"name": "laptop"} | get_preset("laptop").numbers(),
                               "world": WORLD.settings(), "length": LENGTH, "episodes": EPISODES, "runs": runs})
 
 

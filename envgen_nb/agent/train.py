@@ -168,7 +168,8 @@ def running(
 
 def _change(trainer: Trainer, changes: Changes) -> Episodes:
     "Do what a curriculum says; the episodes that are cut by it."
-    venv, told = trainer.venv, trainer.venv.running
+    venv = trainer.venv
+    told = getattr(venv, "running", {"world": venv.assigned, "length": np.ones(venv.num_envs)})
     going = np.array([i for i, world in changes.worlds.items() if told["world"][i] != world], int)
     which = np.isin(np.arange(venv.num_envs), going)
     cut = running(venv, which & (told["world"] > 0))
