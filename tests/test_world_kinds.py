@@ -135,6 +135,16 @@ def test_a_world_survives_whatever_it_goes_through(world):
     assert bool(differences(None, world)) == (world.settings() not in ({"cellar": {}}, {}))
 
 
+def test_replies_are_read_leniently_and_cut_off_ones_kept_so_far():
+    whole = '{"keys": [{"colour": "red", "place": [1, 2,], "hidden": True,}, /* and */ ], "door": [0, -2]}'
+    designs, wrong = parse_reply(f"```json\n{whole}\n```", HouseWorld, 1)
+    assert not wrong and designs[0].world == HouseWorld(
+        door=(0, -2), keys=(Key(colour="red", place=(1, 2), hidden=True),))
+    for end in ("", ", \"place\": [1", ", \"place\": [1, 2]}"):
+        designs, wrong = parse_reply(f'[{whole}, {{"keys": [{{"colour": "red"{end}', HouseWorld, 2)
+        assert len(designs) == 1 and str(wrong[0]).startswith("Environment 2: the reply is cut off")
+
+
 def full(model, world) -> dict:
     """Settings with every key present, as strict mode writes them."""
     if isinstance(world, Section):
