@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from fastcore.basics import patch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -89,8 +90,10 @@ def _make_engine(engine: str, plan: Plan, num_threads: int | None,
     return Crews(plan, count if count > 1 else 0, out)
 
 # %% ../../nbs/18_crafter.vector.ipynb #9c05f871
-class _Stage(VectorEnv):
-    "What a vector environment of Crafter is made of, and how it ends."
+class CrafterVectorEnv(VectorEnv):
+    "Many games of Crafter, stepped together; the contract is in `envgen_nb.world`."
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"], "render_fps": 10}
+    render_mode = "rgb_array"
 
     def __init__(
         self,
@@ -155,123 +158,131 @@ class _Stage(VectorEnv):
         return found
 
 # %% ../../nbs/18_crafter.vector.ipynb #d0ba228c
-class _Album(_Stage):
-    "Games to look at, to save and to go back to."
-    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"], "render_fps": 10}
-    render_mode = "rgb_array"
+@patch
+def _see(self: CrafterVectorEnv, when: str) -> Any:
+    "The current observations (obs), or the last ones of ended episodes (final)."
+    parts = self._seen[when]
+    return parts[""] if "" in parts else dict(parts)
 
-    def _see(self, when: str) -> Any:
-        "The current observations (obs), or the last ones of ended episodes (final)."
-        parts = self._seen[when]
-        return parts[""] if "" in parts else dict(parts)
 
-    def render(self) -> tuple[np.ndarray, ...]:
-        "A picture (450, 450, 3) uint8 of each sub-environment. Looking changes nothing."
-        if not self._ready:
-            raise RuntimeError("there is nothing to see yet: call reset() first")
-        return tuple(self._do("render"))
+@patch
+def render(self: CrafterVectorEnv) -> tuple[np.ndarray, ...]:
+    "A picture (450, 450, 3) uint8 of each sub-environment. Looking changes nothing."
+    if not self._ready:
+        raise RuntimeError("there is nothing to see yet: call reset() first")
+    return tuple(self._do("render"))
 
-    def semantic(self) -> np.ndarray:
-        "The whole map of each sub-environment, (N, 64, 64) uint8, as the package's info tells it."
-        if not self._ready:
-            raise RuntimeError("there is no map yet: call reset() first")
-        return np.stack(self._do("semantic"))
 
-    @property
-    def running(self) -> dict[str, np.ndarray]:
-        "The episodes that are being played, told as those that ended are; where the length is 0, none is."
-        if not self._ready:
-            raise RuntimeError("there is no episode yet: call reset() first")
-        returns, lengths = zip(*self._do("running"), strict=True)
-        return {"return": np.array(returns, np.float64), "length": np.where(self.finished, 0, lengths).astype(np.int32),
-                "unlocked": self.unlocked, "world": self._engine.arrays["world"].copy()}
+@patch
+def semantic(self: CrafterVectorEnv) -> np.ndarray:
+    "The whole map of each sub-environment, (N, 64, 64) uint8, as the package's info tells it."
+    if not self._ready:
+        raise RuntimeError("there is no map yet: call reset() first")
+    return np.stack(self._do("semantic"))
 
-    def get_state(self) -> list[bytes]:
-        "Every sub-environment as bytes, for `set_state` of an environment that knows the same worlds."
-        if not self._ready:
-            raise RuntimeError("there is no episode to save: call reset() first")
-        return self._do("save")
 
-    def set_state(self, states: Sequence[bytes]) -> Any:
-        "Go back to where `get_state` was called: the observations. `ValueError` before anything is touched."
-        if len(states) != self.num_envs:
-            raise ValueError(f"{self.num_envs} environments need {self.num_envs} states, got {len(states)}")
-        found = []
-        for i, state in enumerate(states):
-            try:
-                found.append(self._engine.unpack(state))
-            except ValueError as error:
-                raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
-        self._do("load", found)
-        return hand_out(self._see("obs"), self.copy)
+@patch(as_prop=True)
+def running(self: CrafterVectorEnv) -> dict[str, np.ndarray]:
+    "The episodes that are being played, told as those that ended are; where the length is 0, none is."
+    if not self._ready:
+        raise RuntimeError("there is no episode yet: call reset() first")
+    returns, lengths = zip(*self._do("running"), strict=True)
+    return {"return": np.array(returns, np.float64), "length": np.where(self.finished, 0, lengths).astype(np.int32),
+            "unlocked": self.unlocked, "world": self._engine.arrays["world"].copy()}
+
+
+@patch
+def get_state(self: CrafterVectorEnv) -> list[bytes]:
+    "Every sub-environment as bytes, for `set_state` of an environment that knows the same worlds."
+    if not self._ready:
+        raise RuntimeError("there is no episode to save: call reset() first")
+    return self._do("save")
+
+
+@patch
+def set_state(self: CrafterVectorEnv, states: Sequence[bytes]) -> Any:
+    "Go back to where `get_state` was called: the observations. `ValueError` before anything is touched."
+    if len(states) != self.num_envs:
+        raise ValueError(f"{self.num_envs} environments need {self.num_envs} states, got {len(states)}")
+    found = []
+    for i, state in enumerate(states):
+        try:
+            found.append(self._engine.unpack(state))
+        except ValueError as error:
+            raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
+    self._do("load", found)
+    return hand_out(self._see("obs"), self.copy)
 
 # %% ../../nbs/18_crafter.vector.ipynb #86903bdc
-class _Map(_Album):
-    "Worlds to choose from."
+@patch
+def add_worlds(
+    self: CrafterVectorEnv,
+    worlds: Sequence[CrafterWorld | None],              # None: the ordinary game
+    length: int | None | Sequence[int | None] = None,   # step limit, for all or for each; None: 10,000
+) -> range:                                             # their indices into `worlds`
+    "More worlds that can be played from now on. Nothing that is being played changes."
+    if self.closed or not self._engine.alive:
+        raise RuntimeError("this environment is closed; make a new one")
+    first = len(self.worlds)
+    known = _check_worlds(worlds, length, first)
+    self._engine.add(known)
+    self.worlds += tuple(worlds)
+    self.lengths += tuple(one.length for one in known)
+    return range(first, len(self.worlds))
 
-    def add_worlds(
-        self,
-        worlds: Sequence[CrafterWorld | None],              # None: the ordinary game
-        length: int | None | Sequence[int | None] = None,   # step limit, for all or for each; None: 10,000
-    ) -> range:                                             # their indices into `worlds`
-        "More worlds that can be played from now on. Nothing that is being played changes."
-        if self.closed or not self._engine.alive:
-            raise RuntimeError("this environment is closed; make a new one")
-        first = len(self.worlds)
-        known = _check_worlds(worlds, length, first)
-        self._engine.add(known)
-        self.worlds += tuple(worlds)
-        self.lengths += tuple(one.length for one in known)
-        return range(first, len(self.worlds))
 
-    def assign(
-        self,
-        changes: Mapping[int, int],   # sub-environment → index into `worlds`
-        now: bool = False,            # drop their running episodes, uncounted
-    ) -> Any:                         # the current observations of all; before the first reset they mean nothing
-        "In which worlds some sub-environments play their next episodes; `now`: these begin at once."
-        changes = check_changes(changes, self.num_envs, len(self.worlds))
-        if now and not self._ready:
-            raise RuntimeError("there is no episode to drop: call reset() first")
-        items: list[Any] = [None] * self.num_envs
-        for i, world in changes.items():
-            items[i] = self._engine.plan.worlds[world], bool(now)
-        self._do("assign", items)
-        return hand_out(self._see("obs"), self.copy)
+@patch
+def assign(
+    self: CrafterVectorEnv,
+    changes: Mapping[int, int],   # sub-environment → index into `worlds`
+    now: bool = False,            # drop their running episodes, uncounted
+) -> Any:                         # the current observations of all; before the first reset they mean nothing
+    "In which worlds some sub-environments play their next episodes; `now`: these begin at once."
+    changes = check_changes(changes, self.num_envs, len(self.worlds))
+    if now and not self._ready:
+        raise RuntimeError("there is no episode to drop: call reset() first")
+    items: list[Any] = [None] * self.num_envs
+    for i, world in changes.items():
+        items[i] = self._engine.plan.worlds[world], bool(now)
+    self._do("assign", items)
+    return hand_out(self._see("obs"), self.copy)
 
 # %% ../../nbs/18_crafter.vector.ipynb #5e5b8d00
-class CrafterVectorEnv(_Map):
-    "Many games of Crafter, stepped together; the contract is in `envgen_nb.world`."
+@patch
+def reset(self: CrafterVectorEnv, *, seed: int | Sequence[int] | None = None,
+          options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    "The next episode of every sub-environment; with a seed (or a base seed for each), the first of that seed."
+    if options:
+        raise ValueError(f"reset takes no options, got {', '.join(options)}")
+    self._do("reset", [None] * self.num_envs if seed is None else base_seeds(seed, self.num_envs))
+    return hand_out((self._see("obs"), self._infos()), self.copy)
 
-    def reset(self, *, seed: int | Sequence[int] | None = None,
-              options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        "The next episode of every sub-environment; with a seed (or a base seed for each), the first of that seed."
-        if options:
-            raise ValueError(f"reset takes no options, got {', '.join(options)}")
-        self._do("reset", [None] * self.num_envs if seed is None else base_seeds(seed, self.num_envs))
-        return hand_out((self._see("obs"), self._infos()), self.copy)
 
-    def step(self, actions: Sequence[int] | np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict]:
-        "One step of every sub-environment: observations, rewards, terminated, truncated, infos."
-        actions = np.asarray(actions)
-        if not self._ready:
-            raise RuntimeError("there is no episode to step in: call reset() or set_state() first")
-        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
-            raise ValueError(f"expected {self.num_envs} integer actions, got {actions.dtype} of shape {actions.shape}")
-        if actions.min() < 0 or actions.max() >= len(ACTIONS):
-            raise ValueError(f"actions are 0 to {len(ACTIONS) - 1}, got {actions.min()} to {actions.max()}")
-        arrays = self._engine.arrays
-        arrays["action"][:] = actions
-        self._do("step")
-        infos, ended = self._infos(), arrays["terminated"] | arrays["truncated"]
-        if ended.any():
-            results = {name: arrays[name] for name in ("return", "length", "unlocked")}
-            results["world"] = arrays["last_world"]
-            infos |= {"final_obs": self._see("final"), "_final_obs": ended, "results": results, "_results": ended}
-        told = self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
-        return hand_out(told, self.copy)
+@patch
+def step(self: CrafterVectorEnv,
+         actions: Sequence[int] | np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict]:
+    "One step of every sub-environment: observations, rewards, terminated, truncated, infos."
+    actions = np.asarray(actions)
+    if not self._ready:
+        raise RuntimeError("there is no episode to step in: call reset() or set_state() first")
+    if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
+        raise ValueError(f"expected {self.num_envs} integer actions, got {actions.dtype} of shape {actions.shape}")
+    if actions.min() < 0 or actions.max() >= len(ACTIONS):
+        raise ValueError(f"actions are 0 to {len(ACTIONS) - 1}, got {actions.min()} to {actions.max()}")
+    arrays = self._engine.arrays
+    arrays["action"][:] = actions
+    self._do("step")
+    infos, ended = self._infos(), arrays["terminated"] | arrays["truncated"]
+    if ended.any():
+        results = {name: arrays[name] for name in ("return", "length", "unlocked")}
+        results["world"] = arrays["last_world"]
+        infos |= {"final_obs": self._see("final"), "_final_obs": ended, "results": results, "_results": ended}
+    told = self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
+    return hand_out(told, self.copy)
 
-    def _infos(self) -> dict[str, Any]:
-        "How each sub-environment stands: `achievements` are counts in the order of the objectives."
-        found = {name: self._engine.arrays[name] for name in ("achievements", "inventory", "position")}
-        return found | {f"_{name}": self._everybody for name in found}
+
+@patch
+def _infos(self: CrafterVectorEnv) -> dict[str, Any]:
+    "How each sub-environment stands: `achievements` are counts in the order of the objectives."
+    found = {name: self._engine.arrays[name] for name in ("achievements", "inventory", "position")}
+    return found | {f"_{name}": self._everybody for name in found}

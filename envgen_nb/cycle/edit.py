@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .folder import RunFolder, designed, rollouts, write_worlds
+from .folder import RunFolder, as_designed, rollouts, write_worlds
 from .settings import SettingsError, changed_settings
 from ..designer.prompt import Templates, save_templates
 from ..designer.reply import Design
@@ -79,7 +79,7 @@ def edit_worlds(
 # %% ../../nbs/53_cycle.edit.ipynb #8394bccb
 def _told(run: RunFolder, part: str, designs: Sequence[Design]) -> str:
     "What a person made of the designer's worlds."
-    given = designed(run, part)
+    given = as_designed(run, part)
     lines = [f"The worlds of {part} were edited by hand on {time.strftime('%Y-%m-%d %H:%M')}. The designer gave "
              f"{len(given)}, the agent trains in {len(designs)}.", ""]
     for number, design in enumerate(designs, start=1):

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PHASES', 'PLACES', 'FORMAT', 'in_phase', 'RunFolderError', 'read_file', 'parse_text', 'parse_lines', 'RunFolder',
            'rollouts', 'resume_command', 'check_free', 'create_run', 'trust', 'cut_metrics', 'Recent', 'write_sheet',
-           'designed', 'origins', 'write_worlds', 'world_records']
+           'as_designed', 'origins', 'write_worlds', 'world_records']
 
 # %% ../../nbs/51_cycle.folder.ipynb #615a48db
 import io
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fastcore.basics import patch
 from PIL import Image, ImageDraw
 
 from ..agent.checkpoint import CheckpointError, load_checkpoint
@@ -94,12 +95,16 @@ def _check(right: Any, what: str) -> None:
         raise ValueError(what)
 
 
-class _Files:
-    "What is read of a run, checked."
-    path: Path
-    settings: RunSettings
-    simulator: Simulator
-    parts: list[str]
+class RunFolder:
+    "The files of one run, read by name; reading changes nothing. What the run has not come to is None or empty."
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.info = _read_info(self.path)
+        self.settings = RunSettings(**self.info["settings"])
+        self.simulator: Simulator = get_simulator(self.settings.simulator)
+        cycles = [f"cycle-{cycle}" for cycle in range(self.settings.num_cycles + 1)]
+        self.parts = cycles + (["final"] if self.settings.final_steps else [])
 
     def text(self, part: str, name: str) -> str | None:
         "A text file of a part: prompt.md, reply.md, rejected-1.md, complaints-1.md."
@@ -142,166 +147,181 @@ class _Files:
         return read_file(self.path / name, parse, f"Delete that line; {without}.") or []
 
 # %% ../../nbs/51_cycle.folder.ipynb #b6d20c9a
-class _Designs(_Files):
-    "What was designed."
+@patch
+def rejected(self: RunFolder, part: str) -> list[str]:
+    "The replies that were sent back, in order."
+    count = len(list((self.path / part).glob("rejected-*.md")))
+    texts = [self.text(part, f"rejected-{k + 1}.md") for k in range(count)]
+    return [text for text in texts if text is not None]
 
-    def rejected(self, part: str) -> list[str]:
-        "The replies that were sent back, in order."
-        count = len(list((self.path / part).glob("rejected-*.md")))
-        texts = [self.text(part, f"rejected-{k + 1}.md") for k in range(count)]
-        return [text for text in texts if text is not None]
 
-    def worlds(self, part: str) -> list[World]:
-        "The designed worlds of a cycle."
-        def parse(data: bytes) -> list[World]:
-            found = parse_json(data)
-            _check(isinstance(found, list) and found, "it is no list of worlds")
-            model = self.simulator.world_class(self.settings.vocabulary)
-            checked = [check_world(model, item, number) for number, item in enumerate(found, start=1)]
-            _check(all(world for world, _ in checked), "; ".join(str(c) for _, wrong in checked for c in wrong))
-            return [world for world, _ in checked]
+@patch
+def worlds(self: RunFolder, part: str) -> list[World]:
+    "The designed worlds of a cycle."
+    def parse(data: bytes) -> list[World]:
+        found = parse_json(data)
+        _check(isinstance(found, list) and found, "it is no list of worlds")
+        model = self.simulator.world_class(self.settings.vocabulary)
+        checked = [check_world(model, item, number) for number, item in enumerate(found, start=1)]
+        _check(all(world for world, _ in checked), "; ".join(str(c) for _, wrong in checked for c in wrong))
+        return [world for world, _ in checked]
 
-        here = self.path / part
-        way_out = "Put back a copy of it."
-        if (here / "edited.md").exists():
-            way_out += " It was edited by hand (edited.md), so reply.md does not hold it."
-        elif (here / "reply.md").exists():
-            way_out = f"Delete it: {resume_command(self.path)} reads the same worlds from reply.md."
-        return read_file(here / "worlds.json", parse, way_out) or []
+    here = self.path / part
+    way_out = "Put back a copy of it."
+    if (here / "edited.md").exists():
+        way_out += " It was edited by hand (edited.md), so reply.md does not hold it."
+    elif (here / "reply.md").exists():
+        way_out = f"Delete it: {resume_command(self.path)} reads the same worlds from reply.md."
+    return read_file(here / "worlds.json", parse, way_out) or []
 
-    def purposes(self, part: str) -> list[str]:
-        "What the designer said each world is for."
-        worlds = self.worlds(part)
 
-        def parse(data: bytes) -> list[str]:
-            found = parse_json(data)
-            _check(isinstance(found, list) and all(isinstance(text, str) for text in found), "it is no list of texts")
-            _check(not worlds or len(found) == len(worlds), f"{len(found)} purposes are not of {len(worlds)} worlds")
-            return found
+@patch
+def purposes(self: RunFolder, part: str) -> list[str]:
+    "What the designer said each world is for."
+    worlds = self.worlds(part)
 
-        way_out = "Delete it: the worlds are then shown without their purposes, which reply.md holds, too."
-        found = read_file(self.path / part / "purposes.json", parse, way_out)
-        return [""] * len(worlds) if found is None else found
+    def parse(data: bytes) -> list[str]:
+        found = parse_json(data)
+        _check(isinstance(found, list) and all(isinstance(text, str) for text in found), "it is no list of texts")
+        _check(not worlds or len(found) == len(worlds), f"{len(found)} purposes are not of {len(worlds)} worlds")
+        return found
 
-    def archive(self) -> list[tuple[str, World]]:
-        "The designed worlds of all cycles so far, each with its cycle; `Episodes.worlds` counts them from 1."
-        return [(part, world) for part in self.parts for world in self.worlds(part)]
+    way_out = "Delete it: the worlds are then shown without their purposes, which reply.md holds, too."
+    found = read_file(self.path / part / "purposes.json", parse, way_out)
+    return [""] * len(worlds) if found is None else found
 
-    def has_worlds(self, part: str) -> bool:
-        "Whether a cycle has designed worlds, or will have; that stays as it was when its training began."
-        if not self.settings.llm_steps or part in ("cycle-0", "final"):
-            return False
-        if (self.path / part / "worlds.json").exists():
-            return True
-        return self._designed(part) if self.metrics(part) else designs_worlds(self.settings.designer)
 
-    def _designed(self, part: str) -> bool:
-        "Whether a cycle has worlds, or had some that were lost."
-        return any((self.path / part / name).exists() for name in ("worlds.json", "reply.md", "purposes.json"))
+@patch
+def archive(self: RunFolder) -> list[tuple[str, World]]:
+    "The designed worlds of all cycles so far, each with its cycle; `Episodes.worlds` counts them from 1."
+    return [(part, world) for part in self.parts for world in self.worlds(part)]
+
+
+@patch
+def has_worlds(self: RunFolder, part: str) -> bool:
+    "Whether a cycle has designed worlds, or will have; that stays as it was when its training began."
+    if not self.settings.llm_steps or part in ("cycle-0", "final"):
+        return False
+    if (self.path / part / "worlds.json").exists():
+        return True
+    return self._designed(part) if self.metrics(part) else designs_worlds(self.settings.designer)
+
+
+@patch
+def _designed(self: RunFolder, part: str) -> bool:
+    "Whether a cycle has worlds, or had some that were lost."
+    return any((self.path / part / name).exists() for name in ("worlds.json", "reply.md", "purposes.json"))
 
 # %% ../../nbs/51_cycle.folder.ipynb #93c5e7a1
-class _Learned(_Designs):
-    "What was trained and measured."
+@patch
+def metrics(self: RunFolder, part: str) -> list[dict[str, Any]]:
+    "One record per rollout; each of its episodes says which world it was played in, see `archive`."
+    def check(record: dict[str, Any]) -> None:
+        _check(record["phase"] in PLACES and type(record["step"]) is int, "no phase or no step")
+        _check(all(isinstance(took, int | float) for took in record.get("seconds", {}).values()), "wrong times")
+        self.episodes(record)
 
-    def metrics(self, part: str) -> list[dict[str, Any]]:
-        "One record per rollout; each of its episodes says which world it was played in, see `archive`."
-        def check(record: dict[str, Any]) -> None:
-            _check(record["phase"] in PLACES and type(record["step"]) is int, "no phase or no step")
-            _check(all(isinstance(took, int | float) for took in record.get("seconds", {}).values()), "wrong times")
-            self.episodes(record)
+    return self._records(f"{part}/metrics.jsonl", check, "the curves and the score over training then lack it")
 
-        return self._records(f"{part}/metrics.jsonl", check, "the curves and the score over training then lack it")
 
-    def episodes(
-        self,
-        record: dict[str, Any],     # one of `metrics`
-        phase: str | None = None,   # one of `PHASES`: only those that were played there; None: all
-    ) -> Episodes:
-        "The training episodes in a record; designed worlds are numbered from 1, 0 is the original game."
-        told, count = record["episodes"], len(self.simulator.objectives)
-        worlds = np.array(told["world"], np.int32)
-        possible = told.get("possible", [list(range(count))] * len(worlds))
-        found = Episodes(np.array(told["return"], float), np.array(told["length"], np.int32),
-                         marked(told["unlocked"], count), worlds, marked(possible, count),
-                         np.array(told.get("cut", [False] * len(worlds)), bool))
-        shapes = {getattr(found, name).shape[0] for name in ("returns", "lengths", "unlocked", "possible", "cut")}
-        _check(shapes == {len(worlds)} and found.returns.ndim == 1, "not all is told of each episode")
-        return in_phase(found, phase) if phase else found
+@patch
+def episodes(
+    self: RunFolder,
+    record: dict[str, Any],     # one of `metrics`
+    phase: str | None = None,   # one of `PHASES`: only those that were played there; None: all
+) -> Episodes:
+    "The training episodes in a record; designed worlds are numbered from 1, 0 is the original game."
+    told, count = record["episodes"], len(self.simulator.objectives)
+    worlds = np.array(told["world"], np.int32)
+    possible = told.get("possible", [list(range(count))] * len(worlds))
+    found = Episodes(np.array(told["return"], float), np.array(told["length"], np.int32),
+                     marked(told["unlocked"], count), worlds, marked(possible, count),
+                     np.array(told.get("cut", [False] * len(worlds)), bool))
+    shapes = {getattr(found, name).shape[0] for name in ("returns", "lengths", "unlocked", "possible", "cut")}
+    _check(shapes == {len(worlds)} and found.returns.ndim == 1, "not all is told of each episode")
+    return in_phase(found, phase) if phase else found
 
-    def evaluation(self, part: str) -> Evaluation | None:
-        "The measurement at the end of a part, in the original game."
-        def parse(data: bytes) -> Evaluation:
-            found = Evaluation.from_dict(parse_json(data))
-            _check(found.unlocked.shape[1] == len(self.simulator.objectives), "it is of another game")
-            _check(np.isfinite(found.returns.sum()) and (found.lengths > 0).all(), "its numbers make no sense")
-            return found
 
-        again = (self.path / part / "checkpoint.pt").exists()
-        return read_file(self.path / part / "evaluation.json", parse,
-                         f"Delete it: {resume_command(self.path)} measures that agent again, with {part}/checkpoint.pt."
-                         if again else f"Put back a copy of it: without {part}/checkpoint.pt nothing can be measured.")
+@patch
+def evaluation(self: RunFolder, part: str) -> Evaluation | None:
+    "The measurement at the end of a part, in the original game."
+    def parse(data: bytes) -> Evaluation:
+        found = Evaluation.from_dict(parse_json(data))
+        _check(found.unlocked.shape[1] == len(self.simulator.objectives), "it is of another game")
+        _check(np.isfinite(found.returns.sum()) and (found.lengths > 0).all(), "its numbers make no sense")
+        return found
+
+    again = (self.path / part / "checkpoint.pt").exists()
+    return read_file(self.path / part / "evaluation.json", parse,
+                     f"Delete it: {resume_command(self.path)} measures that agent again, with {part}/checkpoint.pt."
+                     if again else f"Put back a copy of it: without {part}/checkpoint.pt nothing can be measured.")
 
 # %% ../../nbs/51_cycle.folder.ipynb #4d81f6be
-class RunFolder(_Learned):
-    "The files of one run, read by name; reading changes nothing. What the run has not come to is None or empty."
+@patch(as_prop=True)
+def original(self: RunFolder) -> World:
+    "The game as it is: a world with nothing set."
+    return self.simulator.world_class(self.settings.vocabulary)()
 
-    def __init__(self, path: str | Path):
-        self.path = Path(path)
-        self.info = _read_info(self.path)
-        self.settings = RunSettings(**self.info["settings"])
-        self.simulator: Simulator = get_simulator(self.settings.simulator)
-        cycles = [f"cycle-{cycle}" for cycle in range(self.settings.num_cycles + 1)]
-        self.parts = cycles + (["final"] if self.settings.final_steps else [])
 
-    @property
-    def original(self) -> World:
-        "The game as it is: a world with nothing set."
-        return self.simulator.world_class(self.settings.vocabulary)()
+@patch
+def evaluations(self: RunFolder) -> dict[str, Evaluation]:
+    "All measurements so far, in order."
+    return {part: found for part in self.parts if (found := self.evaluation(part)) is not None}
 
-    def evaluations(self) -> dict[str, Evaluation]:
-        "All measurements so far, in order."
-        return {part: found for part in self.parts if (found := self.evaluation(part)) is not None}
 
-    def events(self) -> list[dict[str, Any]]:
-        "What happened, in order."
-        def check(record: dict[str, Any]) -> None:
-            _check(isinstance(record["event"], str), "it names no event")
-            times = [record.get("worked", 0), *([record["seconds"]] if record["event"] == "Evaluated" else [])]
-            _check(all(isinstance(took, int | float) for took in times), "wrong times")
-            if record["event"] == "Training":
-                names = "done", "steps", "part_done", "part_steps", "steps_per_second", "seconds_left"
-                numbers = [*(record[name] for name in names), *record["success"].values()]
-                _check(all(isinstance(number, int | float) for number in numbers), "wrong numbers")
-                _check(record["phase"] in PLACES and isinstance(record["part"], str), "no phase or no part")
+@patch
+def events(self: RunFolder) -> list[dict[str, Any]]:
+    "What happened, in order."
+    def check(record: dict[str, Any]) -> None:
+        _check(isinstance(record["event"], str), "it names no event")
+        times = [record.get("worked", 0), *([record["seconds"]] if record["event"] == "Evaluated" else [])]
+        _check(all(isinstance(took, int | float) for took in times), "wrong times")
+        if record["event"] == "Training":
+            names = "done", "steps", "part_done", "part_steps", "steps_per_second", "seconds_left"
+            numbers = [*(record[name] for name in names), *record["success"].values()]
+            _check(all(isinstance(number, int | float) for number in numbers), "wrong numbers")
+            _check(record["phase"] in PLACES and isinstance(record["part"], str), "no phase or no part")
 
-        return self._records("events.jsonl", check, "it only tells what happened, and how long it took")
+    return self._records("events.jsonl", check, "it only tells what happened, and how long it took")
 
-    def calls(self) -> list[dict[str, Any]]:
-        "The model calls of the run: in which part, and what they cost."
-        return self._records("usage.jsonl", lambda record: [Usage(**record["usage"]) + Usage(), record["part"]],
-                             "what that call cost is then not counted")
 
-    def usage(self) -> Usage:
-        "What the model calls of the run have cost so far."
-        return sum((Usage(**record["usage"]) for record in self.calls()), Usage())
+@patch
+def calls(self: RunFolder) -> list[dict[str, Any]]:
+    "The model calls of the run: in which part, and what they cost."
+    return self._records("usage.jsonl", lambda record: [Usage(**record["usage"]) + Usage(), record["part"]],
+                         "what that call cost is then not counted")
 
-    def designed(self) -> bool:
-        "Whether all worlds are there, so that no designer is asked any more."
-        cycles = [part for part in self.parts if part not in ("cycle-0", "final")]
-        return not self.settings.llm_steps or all(self._designed(part) for part in cycles)
 
-    def finished(self) -> bool:
-        return self.evaluation(self.parts[-1]) is not None
+@patch
+def usage(self: RunFolder) -> Usage:
+    "What the model calls of the run have cost so far."
+    return sum((Usage(**record["usage"]) for record in self.calls()), Usage())
 
-    def check(self) -> "RunFolder":
-        "The same, if everything in it that a report shows can be read; else `RunFolderError`."
-        self.usage(), self.events()
-        for part in self.parts:
-            self.purposes(part), self.metrics(part), self.evaluation(part)
-        return self
 
-    def __repr__(self) -> str:
-        return f"RunFolder({self.path.name!r}: {len(self.evaluations())} of {len(self.parts)} parts measured)"
+@patch
+def designed(self: RunFolder) -> bool:
+    "Whether all worlds are there, so that no designer is asked any more."
+    cycles = [part for part in self.parts if part not in ("cycle-0", "final")]
+    return not self.settings.llm_steps or all(self._designed(part) for part in cycles)
+
+
+@patch
+def finished(self: RunFolder) -> bool:
+    return self.evaluation(self.parts[-1]) is not None
+
+
+@patch
+def check(self: RunFolder) -> "RunFolder":
+    "The same, if everything in it that a report shows can be read; else `RunFolderError`."
+    self.usage(), self.events()
+    for part in self.parts:
+        self.purposes(part), self.metrics(part), self.evaluation(part)
+    return self
+
+
+@patch
+def __repr__(self: RunFolder) -> str:
+    return f"RunFolder({self.path.name!r}: {len(self.evaluations())} of {len(self.parts)} parts measured)"
 
 # %% ../../nbs/51_cycle.folder.ipynb #a51e07d2
 def rollouts(run: RunFolder) -> dict[str, int]:
@@ -426,7 +446,7 @@ def write_sheet(
     write_bytes(path, buffer.getvalue())
 
 # %% ../../nbs/51_cycle.folder.ipynb #bf343ab5
-def designed(run: RunFolder, part: str) -> list[Design]:
+def as_designed(run: RunFolder, part: str) -> list[Design]:
     "The worlds as the designer gave them, read from the reply."
     text, model = run.text(part, "reply.md"), run.simulator.world_class(run.settings.vocabulary)
     return [] if text is None else parse_reply(text, model, run.settings.num_worlds)[0]
@@ -434,7 +454,7 @@ def designed(run: RunFolder, part: str) -> list[Design]:
 
 def origins(run: RunFolder, part: str) -> list[str]:
     "Where each world of a cycle comes from, as `origin` says: the designer, an edit by hand, a person."
-    given = designed(run, part)
+    given = as_designed(run, part)
     return [origin(Design(world, purpose), given)
             for world, purpose in zip(run.worlds(part), run.purposes(part), strict=True)]
 
@@ -442,7 +462,7 @@ def origins(run: RunFolder, part: str) -> list[str]:
 def write_worlds(run: RunFolder, part: str, designs: Sequence[Design]) -> None:
     "The worlds of a cycle, drawn and written down; worlds.json comes last and makes them count."
     worlds, purposes = [design.world for design in designs], [design.purpose for design in designs]
-    given = designed(run, part)
+    given = as_designed(run, part)
     edited = ["edited; before: " * (origin(design, given) == "edited") for design in designs]
     write_sheet(run.path / part / "worlds.png", [run.simulator.preview(world, seed=0) for world in worlds],
                 [f"{k + 1}. {mark}{unmarked(text)}"

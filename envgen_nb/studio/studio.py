@@ -22,7 +22,7 @@ from IPython.display import HTML, display
 from PIL import Image, ImageDraw
 
 from ..cycle.edit import EditError, change_templates
-from ..cycle.folder import RunFolder, designed
+from ..cycle.folder import RunFolder, as_designed
 from ..cycle.runs import load_agent, open_run
 from ..cycle.settings import load_settings
 from ..designer.provider import designs_worlds
@@ -145,7 +145,7 @@ class _CycleGallery:
         self._open(run)
         number = int(part.partition("-")[2]) if part else 0
         designs = tuple(map(Design, run.worlds(part), run.purposes(part))) if part else ()
-        self.state.given = tuple(designed(run, part)) if part else ()
+        self.state.given = tuple(as_designed(run, part)) if part else ()
         self.state.previous = tuple(run.worlds(f"cycle-{number - 1}")) if number > 1 else ()
         self.state.editable = (not self.session.busy and where.step == "train" and not where.begun
                                and where.part == part)
