@@ -57,6 +57,18 @@ FORBIDDEN = {"world": {"torch"}, "crafter": {"torch", "designer"}, "designer": {
              "agent": {"crafter", "designer"}, "cycle": {"crafter"}, "studio": {"crafter"}}
 
 
+def test_a_notebook_comes_after_what_it_imports():
+    """The numbers of the notebooks are the order in which they can be read."""
+    exported = set()
+    for path in sorted((p for p in NOTEBOOKS if p.parent.name not in ("lab", "workshop")), key=lambda p: p.name):
+        cells = [c.source for c in nbformat.read(path, 4).cells if c.cell_type == "code"]
+        body = ast.parse("\n".join(source for source in cells if source.startswith("#| export"))).body
+        imported = {node.module.removeprefix("envgen_nb.") for node in body
+                    if isinstance(node, ast.ImportFrom) and node.module.startswith("envgen_nb.")}
+        assert imported <= exported, f"{path.name} imports {imported - exported}"
+        exported.add(next(source for source in cells if source.startswith("#| default_exp")).split()[-1])
+
+
 def imported_by(path: Path) -> set[str]:
     """Top-level names of what a module imports, those of this package without its own name."""
     package = path.relative_to(ROOT / "envgen_nb").parts[:-1]
