@@ -128,7 +128,7 @@ def test_a_damaged_state_in_the_checkpoint_is_told_and_nothing_is_lost(finished,
 
 def test_what_is_refused_before_anything_starts(tmp_path):
     for wrong, why in (({"agent": "symbols"}, "sees symbols, which heist does not show"),
-                       ({"vocabulary": "extended"}, "it has: paper, hard"),
+                       ({"vocabulary": "extended"}, "it has: default, hard"),
                        ({"agent_options": {"gama": 0.9}}, "a preset has no gama"),
                        ({"num_worlds": 17}, "do not fit")):
         with pytest.raises(ValueError, match=why):
