@@ -262,7 +262,7 @@ def test_broken_states_are_refused_and_the_game_goes_on():
 def test_ten_thousand_environments_and_less_than_100_kilobytes_each():
     venv = CrafterVectorEnv(num_envs=10_000, obs="symbols", noise=False)
     batch = venv._engine.batch
-    assert sum(part.nbytes for part in (batch.games, batch.eyes, batch.spares, batch.board)) / 10_000 < 100_000
+    assert sum(part.nbytes for part in (batch.games, batch.snapshots, batch.spares, batch.board)) / 10_000 < 100_000
     venv.reset()
     rewards = venv.step(np.full(10_000, 5))[1]
     assert rewards.shape == (10_000,) and venv.num_envs == 10_000

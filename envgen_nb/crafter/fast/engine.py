@@ -25,12 +25,12 @@ from ..world import CrafterWorld, Meaning, meaning
 _MAGIC = b"fastcrf2"
 
 
-def pack_state(record: np.ndarray, eye: np.ndarray, origin: Origin) -> bytes:
+def pack_state(record: np.ndarray, snapshot: np.ndarray, origin: Origin) -> bytes:
     "A game as it was before the last look at it, and its origin."
     played, total, record = record["played"], record["total"], compact(record)
     record["played"], record["total"] = played, total
     if record["daylight"] < 0.5:
-        record["words"], record["word"] = eye["words"], eye["word"]
+        record["words"], record["word"] = snapshot["words"], snapshot["word"]
     return seal(_MAGIC, ORIGIN.pack(*origin) + zlib.compress(record.tobytes(), 1))
 
 
@@ -156,7 +156,8 @@ def _save(engine: Engine, items: None) -> list[bytes]:
     "Every sub-environment as bytes."
     batch = engine.batch
     worlds = zip(batch.board["world"].tolist(), batch.board["next_world"].tolist(), strict=True)
-    return [pack_state(batch.games[i], batch.eyes[i], origin_of(engine.plan, *pair)) for i, pair in enumerate(worlds)]
+    return [pack_state(batch.games[i], batch.snapshots[i], origin_of(engine.plan, *pair))
+            for i, pair in enumerate(worlds)]
 
 
 def _load(engine: Engine, found: Sequence[tuple[np.ndarray, Origin]]) -> None:

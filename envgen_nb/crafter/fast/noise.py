@@ -6,7 +6,7 @@
 __all__ = ['START', 'LAKES', 'ROCKS', 'CAVE', 'WIDE', 'TALL', 'SEAM', 'VEIN', 'MAGMA', 'BEACH', 'WOOD', 'PLANES', 'MARGIN',
            'BATCH', 'NEAR', 'REACH', 'PITCH', 'FIELDS', 'SLACK', 'SEA', 'SHORE', 'MEADOW', 'BEGIN', 'SOLID', 'MOLTEN',
            'HOLLOW', 'TUNNEL', 'TRY_COAL', 'TRY_IRON', 'TRY_DIAMOND', 'TRY_TREE', 'UNSURE', 'TRIES', 'EVERYWHERE',
-           'Plane', 'Stamps', 'stamps', 'permute', 'add_plane', 'Workshop', 'workshop', 'Middle', 'middle',
+           'Plane', 'Stamps', 'stamps', 'permute', 'add_plane', 'Workshop', 'noise_scratch', 'Middle', 'middle',
            'code_exactly', 'code_cells']
 
 # %% ../../../nbs/crafter/18_crafter.fast.noise.ipynb #940c747e
@@ -227,8 +227,8 @@ class Workshop(NamedTuple):
     spots: np.ndarray    # (49,) int64: spots that something can be put on
 
 
-def workshop() -> Workshop:
-    "A new workshop."
+def noise_scratch() -> Workshop:
+    "A new noise_scratch."
     return Workshop(np.zeros(256, np.int64), np.zeros(256, np.int64), np.zeros(256, np.int64),
                     np.zeros((FIELDS, WIDTH, PITCH), np.float32), np.zeros((WIDTH, HEIGHT), np.uint16),
                     np.zeros((7, 7), np.uint8), np.zeros(49, np.int64))
@@ -257,9 +257,10 @@ def middle() -> Middle:
 
 # %% ../../../nbs/crafter/18_crafter.fast.noise.ipynb #7929a955
 @inner
-def _blend(shop: Workshop, center: Middle, rules: np.void, x: int) -> None:
+def _blend(scratch: Workshop, center: Middle, rules: np.void, x: int) -> None:
     "Turn a row of the three basic fields into start, water and mountain as the world wants them (`_shape` roughly)."
-    start, water, mountain = shop.field[START, x, MARGIN:], shop.field[LAKES, x, MARGIN:], shop.field[ROCKS, x, MARGIN:]
+    start, water, mountain = (scratch.field[START, x, MARGIN:], scratch.field[LAKES, x, MARGIN:],
+                              scratch.field[ROCKS, x, MARGIN:])
     base = center.start[x]
     if abs(x - WIDTH // 2) <= NEAR:
         for y in range(HEIGHT // 2 - NEAR, HEIGHT // 2 + NEAR + 1):
@@ -285,10 +286,11 @@ TRIES = TRY_COAL | TRY_IRON | TRY_DIAMOND | TRY_TREE
 
 # %% ../../../nbs/crafter/18_crafter.fast.noise.ipynb #d6b09036
 @inner
-def _sort_open(shop: Workshop, center: Middle, rules: np.void, x: int) -> None:
+def _sort_open(scratch: Workshop, center: Middle, rules: np.void, x: int) -> None:
     "Code a row as if there were no mountains in it: start, shore, sea, meadow."
-    start, water, beach = shop.field[START, x, MARGIN:], shop.field[LAKES, x, MARGIN:], shop.field[BEACH, x, MARGIN:]
-    wood, slack, code = shop.field[WOOD, x, MARGIN:], center.slack[x], shop.code[x]
+    start, water, beach = (scratch.field[START, x, MARGIN:], scratch.field[LAKES, x, MARGIN:],
+                           scratch.field[BEACH, x, MARGIN:])
+    wood, slack, code = scratch.field[WOOD, x, MARGIN:], center.slack[x], scratch.code[x]
     limit, wet = np.float32(rules.start), np.float32(rules.water)
     for y in range(HEIGHT):
         lake, doubt = water[y], (np.float32(1.2) * SLACK + np.float32(2) * slack[y]) * wet
@@ -304,12 +306,13 @@ def _sort_open(shop: Workshop, center: Middle, rules: np.void, x: int) -> None:
 
 # %% ../../../nbs/crafter/18_crafter.fast.noise.ipynb #7040b332
 @inner
-def _sort_rock(shop: Workshop, center: Middle, rules: np.void, x: int) -> None:
+def _sort_rock(scratch: Workshop, center: Middle, rules: np.void, x: int) -> None:
     "Code the mountains in a row."
-    start, rocks, cave = shop.field[START, x, MARGIN:], shop.field[ROCKS, x, MARGIN:], shop.field[CAVE, x, MARGIN:]
-    wide, tall, seam = shop.field[WIDE, x, MARGIN:], shop.field[TALL, x, MARGIN:], shop.field[SEAM, x, MARGIN:]
-    vein, magma = shop.field[VEIN, x, MARGIN:], shop.field[MAGMA, x, MARGIN:]
-    slack, code, limit = center.slack[x], shop.code[x], np.float32(rules.start)
+    start, rocks, cave = (scratch.field[START, x, MARGIN:], scratch.field[ROCKS, x, MARGIN:],
+                          scratch.field[CAVE, x, MARGIN:])
+    wide, tall, seam = scratch.field[WIDE, x, MARGIN:], scratch.field[TALL, x, MARGIN:], scratch.field[SEAM, x, MARGIN:]
+    vein, magma = scratch.field[VEIN, x, MARGIN:], scratch.field[MAGMA, x, MARGIN:]
+    slack, code, limit = center.slack[x], scratch.code[x], np.float32(rules.start)
     steep, coal, iron = np.float32(rules.mountain), rules.anywhere[0], rules.anywhere[1]
     for y in range(HEIGHT):
         rock, doubt = rocks[y], (np.float32(1.4) * SLACK + np.float32(4.6) * slack[y]) * steep
@@ -332,21 +335,21 @@ def _sort_rock(shop: Workshop, center: Middle, rules: np.void, x: int) -> None:
 
 # %% ../../../nbs/crafter/18_crafter.fast.noise.ipynb #bce2b68e
 @inner
-def _noise(shop: Workshop, x: float, y: float, z: int, size: float) -> float:
+def _noise(scratch: Workshop, x: float, y: float, z: int, size: float) -> float:
     "OpenSimplex noise, as the package computes it."
-    return _noise3(np.float64(x) / size, np.float64(y) / size, np.int64(z), shop.perm, shop.grad)
+    return _noise3(np.float64(x) / size, np.float64(y) / size, np.int64(z), scratch.perm, scratch.grad)
 
 
 @inner
-def code_exactly(shop: Workshop, rules: np.void, column: int, row: int) -> int:
+def code_exactly(scratch: Workshop, rules: np.void, column: int, row: int) -> int:
     "What a cell is, in float64 and the package's own order of operations (`crafter.worldgen._set_material`)."
     x, y = np.float64(column), np.float64(row)
     start = 4 - math.sqrt((x - WIDTH // 2) ** 2 + (y - HEIGHT // 2) ** 2)
-    start += 2 * _noise(shop, x, y, 8, 3.0)
+    start += 2 * _noise(scratch, x, y, 8, 3.0)
     start = 1 / (1 + math.exp(-start))
-    water = _noise(shop, x, y, 3, 15.0) + 0.15 * _noise(shop, x, y, 3, 5.0) + 0.1
+    water = _noise(scratch, x, y, 3, 15.0) + 0.15 * _noise(scratch, x, y, 3, 5.0) + 0.1
     water -= 2 * start
-    mountain = (_noise(shop, x, y, 0, 15.0) + 0.3 * _noise(shop, x, y, 0, 5.0)) / 1.3
+    mountain = (_noise(scratch, x, y, 0, 15.0) + 0.3 * _noise(scratch, x, y, 0, 5.0)) / 1.3
     mountain -= 4 * start + 0.3 * water
     if rules.fold:
         mountain = abs(mountain)
@@ -354,26 +357,26 @@ def code_exactly(shop: Workshop, rules: np.void, column: int, row: int) -> int:
     if start > rules.start:
         return BEGIN
     if mountain > 0.15:
-        return _code_rock(shop, rules, x, y, mountain)
-    if 0.25 < water <= 0.35 and _noise(shop, x, y, 4, 9.0) > -0.2:
+        return _code_rock(scratch, rules, x, y, mountain)
+    if 0.25 < water <= 0.35 and _noise(scratch, x, y, 4, 9.0) > -0.2:
         return SHORE
     if 0.3 < water:
         return SEA
-    return MEADOW | TRY_TREE if _noise(shop, x, y, 5, 7.0) > 0 else MEADOW
+    return MEADOW | TRY_TREE if _noise(scratch, x, y, 5, 7.0) > 0 else MEADOW
 
 
 @inner
-def _code_rock(shop: Workshop, rules: np.void, x: float, y: float, mountain: float) -> int:
+def _code_rock(scratch: Workshop, rules: np.void, x: float, y: float, mountain: float) -> int:
     "The same for a cell that is rock."
-    if _noise(shop, x, y, 6, 7.0) > 0.15 and mountain > 0.3:
+    if _noise(scratch, x, y, 6, 7.0) > 0.15 and mountain > 0.3:
         return HOLLOW
-    if _noise(shop, 2.0 * x, y / 5.0, 7, 3.0) > 0.4 or _noise(shop, x / 5.0, 2.0 * y, 7, 3.0) > 0.4:
+    if _noise(scratch, 2.0 * x, y / 5.0, 7, 3.0) > 0.4 or _noise(scratch, x / 5.0, 2.0 * y, 7, 3.0) > 0.4:
         return TUNNEL
     deep = mountain > 0.18
-    found = MOLTEN if mountain > 0.3 and _noise(shop, x, y, 6, 5.0) > 0.35 else SOLID
-    if deep if rules.anywhere[0] else _noise(shop, x, y, 1, 8.0) > 0:
+    found = MOLTEN if mountain > 0.3 and _noise(scratch, x, y, 6, 5.0) > 0.35 else SOLID
+    if deep if rules.anywhere[0] else _noise(scratch, x, y, 1, 8.0) > 0:
         found |= TRY_COAL
-    if deep if rules.anywhere[1] else _noise(shop, x, y, 2, 6.0) > 0.4:
+    if deep if rules.anywhere[1] else _noise(scratch, x, y, 2, 6.0) > 0.4:
         found |= TRY_IRON
     return found | TRY_DIAMOND if deep else found
 
@@ -387,7 +390,7 @@ def _turn(field: np.ndarray) -> None:
 
 
 @inner
-def _find_blocks(shop: Workshop, center: Middle, rules: np.void) -> tuple[int, int]:
+def _find_blocks(scratch: Workshop, center: Middle, rules: np.void) -> tuple[int, int]:
     "The blocks in which there may be rock, and those in which there may be a shore, a bit for each."
     rock, shore, one = np.uint64(0), np.uint64(0), np.uint64(1)
     steep, wet = np.float32(rules.mountain), np.float32(rules.water)
@@ -396,7 +399,7 @@ def _find_blocks(shop: Workshop, center: Middle, rules: np.void) -> tuple[int, i
             rocky, moist = False, False
             for i in range(x, x + 8):
                 slack = center.slack[i, y:y + 8]
-                rocks, lakes = shop.field[ROCKS, i, MARGIN + y:], shop.field[LAKES, i, MARGIN + y:]
+                rocks, lakes = scratch.field[ROCKS, i, MARGIN + y:], scratch.field[LAKES, i, MARGIN + y:]
                 for j in range(8):
                     doubt = (np.float32(1.4) * SLACK + np.float32(4.6) * slack[j]) * steep
                     rocky |= rocks[j] > np.float32(0.15) - doubt
@@ -413,31 +416,31 @@ EVERYWHERE = np.uint64(2 ** 64 - 1)
 
 
 @inner
-def _add_planes(shop: Workshop, table: Stamps, first: int, end: int, wanted: int) -> None:
+def _add_planes(scratch: Workshop, table: Stamps, first: int, end: int, wanted: int) -> None:
     "Add some planes to their fields, at least in the wanted blocks."
     for plane in range(first, end):
-        add_plane(shop.field[_FIELD[plane]], plane, wanted, table, shop.perm, shop.grad)
+        add_plane(scratch.field[_FIELD[plane]], plane, wanted, table, scratch.perm, scratch.grad)
 
 
 @inner
-def code_cells(shop: Workshop, table: Stamps, center: Middle, rules: np.void, seed: int) -> None:
-    "Fill `shop.code` for a noise seed."
-    permute(seed, shop.perm, shop.grad, shop.source)
-    shop.field[:] = 0
-    _add_planes(shop, table, 0, 5, EVERYWHERE)
+def code_cells(scratch: Workshop, table: Stamps, center: Middle, rules: np.void, seed: int) -> None:
+    "Fill `scratch.code` for a noise seed."
+    permute(seed, scratch.perm, scratch.grad, scratch.source)
+    scratch.field[:] = 0
+    _add_planes(scratch, table, 0, 5, EVERYWHERE)
     for x in range(WIDTH):
-        _blend(shop, center, rules, x)
-    rock, shore = _find_blocks(shop, center, rules)
+        _blend(scratch, center, rules, x)
+    rock, shore = _find_blocks(scratch, center, rules)
     if rock:
-        _add_planes(shop, table, 5, 11, rock)
-        _turn(shop.field[TALL])
-    _add_planes(shop, table, 11, 12, shore)
-    _add_planes(shop, table, 12, 13, EVERYWHERE)
+        _add_planes(scratch, table, 5, 11, rock)
+        _turn(scratch.field[TALL])
+    _add_planes(scratch, table, 11, 12, shore)
+    _add_planes(scratch, table, 12, 13, EVERYWHERE)
     for x in range(WIDTH):
-        _sort_open(shop, center, rules, x)
+        _sort_open(scratch, center, rules, x)
         if rock:
-            _sort_rock(shop, center, rules, x)
+            _sort_rock(scratch, center, rules, x)
     for x in range(WIDTH):
         for y in range(HEIGHT):
-            if shop.code[x, y] & UNSURE:
-                shop.code[x, y] = code_exactly(shop, rules, x, y)
+            if scratch.code[x, y] & UNSURE:
+                scratch.code[x, y] = code_exactly(scratch, rules, x, y)

@@ -24,11 +24,11 @@ _MADE_OF = np.array([WATER, SAND, GRASS, 0, STONE, LAVA, PATH, PATH], np.uint8) 
 
 
 @inner
-def draw_map(game: np.void, shop: Workshop, rules: np.void) -> None:
+def draw_map(game: np.void, scratch: Workshop, rules: np.void) -> None:
     "Draw ores and trees, cell by cell, and write the material of all cells."
     for x in range(WIDTH):
         for y in range(HEIGHT):
-            code = shop.code[x, y]
+            code = scratch.code[x, y]
             kind = code & 7
             material = rules.ground if kind == BEGIN else _MADE_OF[kind]
             if code & TRIES:
@@ -57,7 +57,7 @@ def count_ground(game: np.void) -> None:
 
 # %% ../../../nbs/crafter/19_crafter.fast.terrain.ipynb #9bdce82e
 @inner
-def place_creatures(game: np.void, shop: Workshop, rules: np.void) -> None:
+def place_creatures(game: np.void, scratch: Workshop, rules: np.void) -> None:
     "Draw the creatures of a new map, cell by cell (`crafter.worldgen._set_object`)."
     for x in range(WIDTH):
         for y in range(HEIGHT):
@@ -69,7 +69,7 @@ def place_creatures(game: np.void, shop: Workshop, rules: np.void) -> None:
                 add(game, COW, 3, x, y)
             elif far > 100 and exceeds(game, rules.threshold[0]):
                 add(game, ZOMBIE, 5, x, y)
-            elif shop.code[x, y] & 7 == TUNNEL and exceeds(game, rules.threshold[1]):
+            elif scratch.code[x, y] & 7 == TUNNEL and exceeds(game, rules.threshold[1]):
                 add(game, SKELETON, 3, x, y)
 
 # %% ../../../nbs/crafter/19_crafter.fast.terrain.ipynb #45b63656
@@ -120,7 +120,7 @@ def _place_thing(game: np.void, thing: int, x: int, y: int) -> None:
 
 
 @inner
-def place_near(game: np.void, rules: np.void, shop: Workshop) -> None:
+def place_near(game: np.void, rules: np.void, scratch: Workshop) -> None:
     "Make a clearing around the player and put things there (`crafter.reference._place_near`)."
     px, py = np.int64(game.x[1]), np.int64(game.y[1])
     for x in range(px - 3, px + 4):
@@ -129,7 +129,7 @@ def place_near(game: np.void, rules: np.void, shop: Workshop) -> None:
                 here = game.material[x, y]
                 walkable = here == GRASS or here == SAND or here == PATH
                 _clear(game, x, y, here if walkable else rules.ground)
-    taken, table, spots = shop.taken, -1, shop.spots
+    taken, table, spots = scratch.taken, -1, scratch.spots
     taken[:] = 0
     _take(taken, 3, 3)
     for thing in range(6):
@@ -173,14 +173,14 @@ def put_player(game: np.void, rules: np.void, lights: np.ndarray) -> None:
 
 
 @inner
-def begin(game: np.void, rules: np.void, seed: int, lights: np.ndarray, shop: Workshop, table: Stamps,
+def begin(game: np.void, rules: np.void, seed: int, lights: np.ndarray, scratch: Workshop, table: Stamps,
           center: Middle) -> None:
     "Make the world of an episode's seed in a record: everything but the first look at it."
     seed_words(game, seed)
     put_player(game, rules, lights)
-    code_cells(shop, table, center, rules, integer(game, 2 ** 31 - 1))
-    draw_map(game, shop, rules)
+    code_cells(scratch, table, center, rules, integer(game, 2 ** 31 - 1))
+    draw_map(game, scratch, rules)
     count_ground(game)
-    place_creatures(game, shop, rules)
+    place_creatures(game, scratch, rules)
     if rules.near.any():
-        place_near(game, rules, shop)
+        place_near(game, rules, scratch)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['swap', 'increase', 'APART', 'LEFT', 'HEAD', 'TAIL', 'FIRST', 'SHARE', 'ASLEEP', 'RING', 'BITS', 'MASK', 'PATIENCE',
            'read', 'replace', 'pause', 'make_flags', 'threads_of', 'announce', 'take', 'is_work', 'done', 'is_errand',
-           'take_errand', 'wait_for_work', 'wait_for_others', 'wake', 'rings', 'Helpers']
+           'take_background_job', 'wait_for_work', 'wait_for_others', 'wake', 'asleep', 'Helpers']
 
 # %% ../../../nbs/crafter/23_crafter.fast.threads.ipynb #08443392
 import os
@@ -76,7 +76,7 @@ def pause(typing: Any) -> Any:
 
 # %% ../../../nbs/crafter/23_crafter.fast.threads.ipynb #3f0b5071
 APART = 16                           # numbers between places on the board, so that no two share a cache line
-LEFT, HEAD, TAIL, FIRST = range(0, 4 * APART, APART)     # pieces not done; ends of the errands; thread 0's own place
+LEFT, HEAD, TAIL, FIRST = range(0, 4 * APART, APART)     # pieces not done; ends of the jobs; thread 0's own place
 SHARE, ASLEEP, RING = range(3)       # in a thread's place: its share; whether it sleeps; whether its bell is to be rung
 BITS = 20
 MASK = (1 << BITS) - 1
@@ -142,25 +142,25 @@ def done(flags: np.ndarray, pieces: int) -> None:
 # %% ../../../nbs/crafter/23_crafter.fast.threads.ipynb #e5b3279a
 @inner
 def is_errand(flags: np.ndarray) -> bool:
-    "Whether there is an errand."
+    "Whether there is an job."
     return read(flags, HEAD) < read(flags, TAIL)
 
 
 @inner
-def take_errand(flags: np.ndarray, ring: np.ndarray) -> int:
-    "An errand, or -1 if there is none."
+def take_background_job(flags: np.ndarray, queue: np.ndarray) -> int:
+    "An job, or -1 if there is none."
     head = read(flags, HEAD)
     while head < read(flags, TAIL):
-        errand = ring[head % len(ring)]
+        job = queue[head % len(queue)]
         if replace(flags, HEAD, head, head + 1):
-            return errand
+            return job
         head = read(flags, HEAD)
     return -1
 
 # %% ../../../nbs/crafter/23_crafter.fast.threads.ipynb #e0318fe7
 @inner
 def wait_for_work(flags: np.ndarray, thread: int) -> bool:
-    "Wait for work or errands; False if it is time to sleep."
+    "Wait for work or jobs; False if it is time to sleep."
     for _ in range(PATIENCE):
         if is_work(flags) or is_errand(flags):
             return True
@@ -182,7 +182,7 @@ def wait_for_others(flags: np.ndarray) -> bool:
 
 @inner
 def wake(flags: np.ndarray) -> bool:
-    "Whether some helpers sleep. Then `rings(flags)` are 1 for those whose bells the caller has to ring."
+    "Whether some helpers sleep. Then `asleep(flags)` are 1 for those that the caller has to wake."
     some = False
     for place in range(FIRST + APART, len(flags), APART):
         flags[place + RING] = read(flags, place + ASLEEP) == 1 and swap(flags, place + ASLEEP, 0) == 1
@@ -190,7 +190,7 @@ def wake(flags: np.ndarray) -> bool:
     return some
 
 
-def rings(flags: np.ndarray) -> np.ndarray:
+def asleep(flags: np.ndarray) -> np.ndarray:
     "For each helper, whether its bell has to be rung."
     return flags[FIRST + APART + RING::APART]
 
@@ -219,7 +219,7 @@ class Helpers:
 
 
 def _end(flags: np.ndarray, ended: list[bool], bells: Sequence[threading.Semaphore]) -> None:
-    "Let the helpers go; errands are left."
+    "Let the helpers go; jobs are left."
     ended.append(True)
     flags[TAIL] = 0
     for bell in bells:
