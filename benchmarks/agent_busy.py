@@ -4,7 +4,7 @@
     python benchmarks/agent_busy.py --preset laptop
 
 The competitor computes without a pause, on one core, to which it is bound. Each row finds the gradient of the preset's
-own minibatch, again and again: with a team of one thread, with one of two, and with torch's own two threads.
+own minibatch, again and again: with a pool of one thread, with one of two, and with torch's own two threads.
 """
 
 import argparse
@@ -15,9 +15,9 @@ import time
 
 import torch
 
-from envgen_nb.agent.fast import FastPPO, fastest_team, gradients, made_up
+from envgen_nb.agent.fast import FastPPO, fastest_threads, gradients, made_up
 from envgen_nb.agent.presets import get_preset
-from envgen_nb.agent.threads import Team, keep_memory
+from envgen_nb.agent.threads import WorkerPool, keep_memory
 from envgen_nb.world import make_vec
 
 
@@ -28,15 +28,15 @@ def compete(core: int) -> None:
         pass
 
 
-def speed(agent: FastPPO, threads: int, team: Team, seconds: float) -> float:
-    "Gradients per second, with that many threads of torch and that team."
+def speed(agent: FastPPO, threads: int, pool: WorkerPool, seconds: float) -> float:
+    "Gradients per second, with that many threads of torch and that pool."
     torch.set_num_threads(threads)
     preset = agent.preset
     batch, done = made_up(agent, preset.batch // preset.algorithm.minibatches), 0
-    gradients(agent.policy, batch, preset.algorithm, team)
+    gradients(agent.policy, batch, preset.algorithm, pool)
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds:
-        gradients(agent.policy, batch, preset.algorithm, team)
+        gradients(agent.policy, batch, preset.algorithm, pool)
         done += 1
     return done / (time.perf_counter() - begin)
 
@@ -50,7 +50,8 @@ def main() -> None:
     keep_memory()
     with contextlib.closing(make_vec("crafter", num_envs=1, obs=preset.obs)) as venv:
         agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, 0)
-    rows = {"one thread": (1, Team()), "a team of two": (1, Team(2)), "torch's two threads": (2, Team())}
+    rows = {"one thread": (1, WorkerPool()), "a pool of two": (1, WorkerPool(2)),
+            "torch's two threads": (2, WorkerPool())}
     found, chosen = {}, {}
     for state in ("idle", "busy"):
         other = multiprocessing.get_context("spawn").Process(target=compete, args=(0,), daemon=True)
@@ -59,7 +60,7 @@ def main() -> None:
             time.sleep(2)
         found[state] = {name: speed(agent, *how, args.seconds) for name, how in rows.items()}
         torch.set_num_threads(1)
-        chosen[state] = fastest_team(agent)
+        chosen[state] = fastest_threads(agent)
         if state == "busy":
             other.terminate()
     print(f"{preset.name}, gradients of a minibatch per second\n{'':22} {'idle':>8} {'busy':>8}")

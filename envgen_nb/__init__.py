@@ -18,7 +18,7 @@ _PLACES = {
     "games": "world", "get_simulator": "world", "make_vec": "world",
     "CrafterWorld": "crafter.world", "ExtendedCrafterWorld": "crafter.world",
     "HeistWorld": "heist.world", "HardHeistWorld": "heist.world",
-    "designers": "designer.provider", "curricula": "curriculum", "learners": "agent.learner",
+    "designers": "designer.base", "curricula": "curriculum", "learners": "agent.learner",
     "PPO": "agent.fast", "Trainer": "agent.train", "train": "agent.train",
     "get_preset": "agent.presets", "evaluate": "agent.evaluate",
     "RunFolder": "cycle.folder", "open_run": "cycle.runs", "load_agent": "cycle.runs", "run_cycles": "cycle.run",

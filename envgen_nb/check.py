@@ -212,7 +212,7 @@ def check_settings(
 ) -> Iterator[Finding]:
     "The settings of a run, and its designer."
     from envgen_nb.cycle.settings import load_settings
-    from envgen_nb.designer.provider import make_provider
+    from envgen_nb.designer.base import make_designer
     try:
         settings = load_settings(**given)
     except ValueError as error:
@@ -221,8 +221,8 @@ def check_settings(
     shown = ", ".join(f"{name} {value}" for name, value in settings.designer_options.items())
     yield Finding("Settings", "settings", "ok", f"agent {settings.agent} on {settings.device}, designer "
                   f"{settings.designer}{f' with {shown}' if shown else ''}")
-    provider = make_provider(settings.designer, **settings.designer_options)
-    yield from check_designer(provider, call)
+    designer = make_designer(settings.designer, **settings.designer_options)
+    yield from check_designer(designer, call)
 
 
 def device_of(given: dict[str, Any]) -> str:
@@ -235,53 +235,53 @@ def device_of(given: dict[str, Any]) -> str:
 
 # %% ../nbs/commands/88_check.ipynb #7a397573
 def check_designer(
-    provider: Any,              # a `Provider`
+    designer: Any,              # a `Designer`
     call: bool = False,         # whether to make one small call to a model
 ) -> Iterator[Finding]:
     "Whether a designer can be asked."
     from envgen_nb.designer.openai import OpenAICompatible
-    from envgen_nb.designer.provider import ProviderError
-    variable = getattr(provider, "key_variable", None)
+    from envgen_nb.designer.base import DesignerError
+    variable = getattr(designer, "key_variable", None)
     try:
-        provider.check()
-        yield Finding("Settings", "key", "ok", f"{variable} is set" if variable else f"{provider.name} needs none here")
-    except ProviderError as error:
-        yield Finding("Settings", "key", "wrong", f"{provider.name} cannot be asked", _words(error))
+        designer.check()
+        yield Finding("Settings", "key", "ok", f"{variable} is set" if variable else f"{designer.name} needs none here")
+    except DesignerError as error:
+        yield Finding("Settings", "key", "wrong", f"{designer.name} cannot be asked", _words(error))
         call = False
-    if isinstance(provider, OpenAICompatible):
-        yield _reached(provider)
+    if isinstance(designer, OpenAICompatible):
+        yield _reached(designer)
         if call:
-            yield _called(provider)
+            yield _called(designer)
 
 # %% ../nbs/commands/88_check.ipynb #fd12b8b6
-def _reached(provider: Any) -> Finding:
+def _reached(designer: Any) -> Finding:
     "Whether somebody answers at a server's address."
     import openai
 
     from envgen_nb.designer.openai import _client
     begun = time.perf_counter()
     try:
-        with _client(provider, None) as client:                           # without the key
+        with _client(designer, None) as client:                           # without the key
             client.with_options(timeout=10, max_retries=0).models.with_raw_response.list()
     except openai.APIStatusError:
         pass                                                              # of somebody who answers
     except openai.APIConnectionError as error:
-        return Finding("Settings", "server", "wrong", f"{provider.base_url} cannot be reached: "
+        return Finding("Settings", "server", "wrong", f"{designer.base_url} cannot be reached: "
                        f"{_words(error.__cause__ or error)}", "see whether it runs, and whether base_url is right")
-    return Finding("Settings", "server", "ok", f"{provider.base_url} answers in {time.perf_counter() - begun:.2f} s")
+    return Finding("Settings", "server", "ok", f"{designer.base_url} answers in {time.perf_counter() - begun:.2f} s")
 
 
-def _called(provider: Any) -> Finding:
+def _called(designer: Any) -> Finding:
     "What one small call gives."
-    from envgen_nb.designer.provider import ProviderError, Request
+    from envgen_nb.designer.base import DesignerError, Request
     question = "This is a test of the connection. Answer with one environment in which nothing is set."
     try:
-        reply = provider.reply(Request(get_simulator("crafter"), num_worlds=1,
+        reply = designer.reply(Request(get_simulator("crafter"), num_worlds=1,
                                        messages=({"role": "user", "content": question},)))
-    except ProviderError as error:
+    except DesignerError as error:
         return Finding("Settings", "call", "wrong", "the model gave no answer", _words(error))
     notes = "".join(f"; {note}" for note in reply.notes)
-    return Finding("Settings", "call", "ok", f"{provider.model} answered in {reply.usage.seconds:.1f} s, "
+    return Finding("Settings", "call", "ok", f"{designer.model} answered in {reply.usage.seconds:.1f} s, "
                    f"{reply.usage.tokens_in} tokens in, {reply.usage.tokens_out} out, price {reply.usage.cost}{notes}")
 
 # %% ../nbs/commands/88_check.ipynb #4b14f037

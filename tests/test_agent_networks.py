@@ -183,7 +183,7 @@ def make_copy(policy):
 @pytest.mark.parametrize("overrides", [
     {"learning_rate": "fast"}, {"num_envs": 0}, {"num_envs": 8.0}, {"clip": -0.2}, {"gae_lambda": 1.1},
     {"encoder": "transformer"}, {"encoder": "squares"}, {"heads": 0}, {"embedding": 1},
-    {"channels": (8,)}, {"pieces": 0}, {"hidden": (256, 0)}, {"hidden": "256"}, {"layer_norm": 1}, {"speed": 3},
+    {"channels": (8,)}, {"microbatches": 0}, {"hidden": (256, 0)}, {"hidden": "256"}, {"layer_norm": 1}, {"speed": 3},
 ])
 def test_wrong_settings_are_refused(overrides):
     with pytest.raises(ValueError, match="preset"):

@@ -233,7 +233,7 @@ def test_not_finite_is_named_and_never_reaches_the_weights(cause, named):
 
 @pytest.mark.parametrize("preset", [SMALL, PIXELS, SQUARES], ids=["symbols", "convolutions", "squares"])
 def test_an_update_is_what_plain_torch_would_do(preset):
-    "backward, clip_grad_norm_ and Adam as the book has them: no pieces, nothing fused."
+    "backward, clip_grad_norm_ and Adam as the book has them: no microbatches, nothing fused."
     preset = preset.but(bf16=False, epochs=1)
     (agent, venv), (plain, _) = start(preset), start(preset)
     s, _ = played(agent, venv, preset.algorithm.rollout_steps)
@@ -264,11 +264,11 @@ def test_an_update_is_what_plain_torch_would_do(preset):
 
 @pytest.mark.parametrize("preset", [SMALL, PIXELS, SQUARES], ids=["symbols", "convolutions", "squares"])
 def test_the_fast_one_learns_what_the_plain_one_learns(preset):
-    "In one piece the first gradients differ in their rounding at most; the metrics of a training are close."
+    "In one microbatch the first gradients differ in their rounding at most; the metrics of a training are close."
     found = []
     for kind in (PPO, FastPPO):
         reports = []
-        agent, venv = start(preset.but(pieces=1, bf16=False), kind=kind)
+        agent, venv = start(preset.but(microbatches=1, bf16=False), kind=kind)
         train(agent, venv, preset.batch, callback=reports.append)
         found.append(reports[0].metrics)
     assert found[0] == pytest.approx(found[1], rel=0.02, abs=2e-4)
@@ -288,7 +288,7 @@ def test_a_random_learner_goes_round_the_same_loop(tmp_path):
 def test_the_number_of_threads_changes_nothing():
     states = []
     for threads in (1, 2, 3):
-        agent, venv = start(SMALL.but(pieces=3))
+        agent, venv = start(SMALL.but(microbatches=3))
         assert agent.speed_up(threads) == threads
         train(agent, venv, 3 * SMALL.batch)
         states.append(agent.state_dict())
@@ -316,7 +316,7 @@ def tensors(found):
 @pytest.mark.parametrize("preset", [SMALL, PIXELS, SQUARES], ids=["symbols", "convolutions", "squares"])
 def test_learning_with_recorded_functions_is_the_same(preset, monkeypatch):
     "What a GPU records may be told nothing but its inputs, and what it returns is written over by the next call."
-    preset, states = preset.but(pieces=1), []
+    preset, states = preset.but(microbatches=1), []
     monkeypatch.setattr(graphs, "record", lambda work, device: (lambda again: (again, again.outputs))(Again(work)))
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     for recorded in (False, True):

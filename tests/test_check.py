@@ -12,6 +12,7 @@ from chat_server import ChatServer, answer, status
 import envgen_nb.check
 from envgen_nb.check import check, check_packages, check_runs, check_settings, report
 from envgen_nb.cli import main
+from envgen_nb.cycle.settings import read_ini
 from envgen_nb.files import hold_folder
 
 ENVGEN = Path(sys.executable).parent / "envgen"
@@ -92,9 +93,9 @@ def test_a_call_that_fails_says_why_and_not_the_key(monkeypatch):
 
 
 @pytest.mark.parametrize("text, told", [
-    ("[designer]\nprovider = nobody\n", "nobody"), ("[agent]\nthreads = many\n", "threads"),
+    ("[designer]\nname = nobody\n", "nobody"), ("[agent]\nthreads = many\n", "threads"),
     ("[designer]\nkey = secret\n", "there is no [designer] key"), ("no section\n", "settings.ini: "),
-    ("[designer]\nprovider = openai\n", "model"), ("[designer]\nmodel = caf\xe9\n", "settings.ini: ")])
+    ("[designer]\nname = openai\n", "model"), ("[designer]\nmodel = caf\xe9\n", "settings.ini: ")])
 def test_wrong_settings_are_told_and_the_rest_is_looked_at(text, told, tmp_path, monkeypatch, capsys):
     (tmp_path / "settings.ini").write_text(text, encoding="latin-1")
     for slow in ("check_games", "check_jupyter", "check_speed"):
@@ -106,7 +107,7 @@ def test_wrong_settings_are_told_and_the_rest_is_looked_at(text, told, tmp_path,
 
 
 def test_what_is_given_goes_before_the_settings_file(tmp_path, monkeypatch):
-    (tmp_path / "settings.ini").write_text("[designer]\nprovider = nobody\n")
+    (tmp_path / "settings.ini").write_text("[designer]\nname = nobody\n")
     assert states(check_settings({"designer": "offline"})) == {"settings": "ok", "key": "ok"}
 
 
@@ -168,3 +169,9 @@ def test_a_terminal_is_shown_what_is_looked_at_and_ctrl_c_stops(tmp_path):
         pass
     os.close(leader)
     assert process.returncode == 130 and b"Packages \xe2\x80\xa6" in shown and b"stopped" in shown, (rest, shown)
+
+
+def test_the_old_name_of_a_key_is_read_and_said(tmp_path, capsys):
+    (tmp_path / "settings.ini").write_text("[designer]\nprovider = random\n")
+    assert read_ini(tmp_path / "settings.ini")["designer"] == {"name": "random"}
+    assert "[designer] provider is now called name" in capsys.readouterr().err

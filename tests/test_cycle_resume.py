@@ -246,8 +246,8 @@ def test_threads_are_counted_once_and_written_down(tmp_path, monkeypatch):
     next(events := run_cycles(folder))
     events.close()
     counted = json.loads((folder / "run.json").read_text())["threads"]
-    assert 1 <= counted <= get_preset("symbols").algorithm.pieces
-    monkeypatch.setattr(fast, "fastest_team", lambda learner: 1 / 0)
+    assert 1 <= counted <= get_preset("symbols").algorithm.microbatches
+    monkeypatch.setattr(fast, "fastest_threads", lambda learner: 1 / 0)
     next(events := run_cycles(folder))
     events.close()
     assert json.loads((folder / "run.json").read_text())["threads"] == counted

@@ -11,6 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envgen_nb.designer.base import (
+    Designer,
+    DesignerError,
+    Reply,
+    Request,
+    Usage,
+    WorldRecord,
+    designers,
+    make_designer,
+    options_of,
+)
 from envgen_nb.designer.design import conversation, design
 from envgen_nb.designer.offline import KNOWN, REACH, choose, depths, ranking, within_reach
 from envgen_nb.designer.prompt import (
@@ -24,17 +35,6 @@ from envgen_nb.designer.prompt import (
     placeholders,
     save_templates,
     update_prompt,
-)
-from envgen_nb.designer.provider import (
-    Provider,
-    ProviderError,
-    Reply,
-    Request,
-    Usage,
-    WorldRecord,
-    designers,
-    make_provider,
-    provider_options,
 )
 from envgen_nb.designer.reply import Design, format_reply, parse_reply
 from envgen_nb.files import write_text
@@ -153,23 +153,23 @@ def test_what_is_filled_in_is_not_filled_again(text, values):
 @pytest.mark.parametrize("name", ["offline", "random", "fixed"])
 def test_designers_without_a_model(name, num_worlds, feedback, vocabulary):
     this = request(vocabulary=vocabulary, num_worlds=num_worlds, feedback=feedback, cycle=2 if feedback else 1, seed=5)
-    attempt, = design(make_provider(name), this)
+    attempt, = design(make_designer(name), this)
     assert attempt.complaints == () and len(attempt.designs) == num_worlds
     assert all(type(d.world) is this.model and d.purpose for d in attempt.designs)
-    assert attempt.reply.usage == Usage() and make_provider(name).reply(this) == attempt.reply
+    assert attempt.reply.usage == Usage() and make_designer(name).reply(this) == attempt.reply
 
 
 def test_all_designers_have_names_and_settings():
     assert set(designers.names()) >= {"openai", "replay", "manual", "offline", "random", "fixed", "none"}
-    assert provider_options("offline") == () and {"model", "base_url", "api_key_env"} <= set(provider_options("openai"))
-    assert "api_key" not in provider_options("openai")
+    assert options_of("offline") == () and {"model", "base_url", "api_key_env"} <= set(options_of("openai"))
+    assert "api_key" not in options_of("openai")
     for name in ("offline", "none", "random", "manual", "fixed"):
-        assert isinstance(make_provider(name), Provider)
+        assert isinstance(make_designer(name), Designer)
         with pytest.raises(ValueError, match=f"{name}.*no setting colour"):
-            make_provider(name, colour="red")
+            make_designer(name, colour="red")
     for name, missing in (("openai", "model"), ("replay", "files")):
         with pytest.raises(ValueError, match=f"needs the setting {missing}"):
-            make_provider(name)
+            make_designer(name)
 
 
 # --- offline
@@ -184,7 +184,7 @@ def test_offline_goes_by_the_rates():
         assert within_reach(this, objective) == all(RATES[name][0] >= REACH for name in before)
     ready = [name for name in order if RATES[name][0] < KNOWN and within_reach(this, name)]
     assert order[:len(ready)] == sorted(ready, key=lambda name: (RATES[name][0], depths(CRAFTER)[name]))
-    text = make_provider("offline").reply(this).text
+    text = make_designer("offline").reply(this).text
     assert "not a language model" in text and order[0] in text and f"({RATES[order[0]][0]:.0f}%)" in text
 
 
@@ -204,36 +204,36 @@ def test_offline_changes_its_mind_with_the_rates():
 
 
 def test_fixed_keeps_its_worlds_after_a_restart(tmp_path):
-    first, = design(make_provider("fixed", base="random"), request(seed=3))
+    first, = design(make_designer("fixed", base="random"), request(seed=3))
     worlds = tuple(d.world for d in first.designs)
     history = (tuple(map(WorldRecord, worlds)),)
-    later, = design(make_provider("fixed", base="random"), request(seed=3, cycle=3, history=history, feedback=RATES))
+    later, = design(make_designer("fixed", base="random"), request(seed=3, cycle=3, history=history, feedback=RATES))
     assert tuple(d.world for d in later.designs) == worlds
     save_worlds(worlds, tmp_path / "worlds.json")
-    read, = design(make_provider("fixed", worlds=str(tmp_path / "worlds.json")), request())
+    read, = design(make_designer("fixed", worlds=str(tmp_path / "worlds.json")), request())
     assert tuple(d.world for d in read.designs) == worlds
     (tmp_path / "worlds.json").write_text(json.dumps([{"environment_settings": {"coal_rarity": "very_common"}}] * 4))
-    read, = design(make_provider("fixed", worlds=str(tmp_path / "worlds.json")), request())
+    read, = design(make_designer("fixed", worlds=str(tmp_path / "worlds.json")), request())
     assert read.designs[0].world.environment_settings.coal_rarity == "very common"    # the authors' spelling
     (tmp_path / "worlds.json").write_text('[{"gnomes": 1}]')
-    with pytest.raises(ProviderError, match="gnomes"):
-        list(design(make_provider("fixed", worlds=str(tmp_path / "worlds.json")), request()))
+    with pytest.raises(DesignerError, match="gnomes"):
+        list(design(make_designer("fixed", worlds=str(tmp_path / "worlds.json")), request()))
 
 
 # --- replay
 
 
 def test_replay_of_real_replies_through_two_cycles():
-    provider = make_provider("replay", files=[str(RECORDINGS / f"crafter-{kind}.md") for kind in KINDS])
-    one, = design(provider, request())
+    designer = make_designer("replay", files=[str(RECORDINGS / f"crafter-{kind}.md") for kind in KINDS])
+    one, = design(designer, request())
     history = [("Design four worlds.", one.reply.text)]
-    two, = design(provider, request(messages=conversation(history, "And now?"), cycle=2, feedback=RATES))
+    two, = design(designer, request(messages=conversation(history, "And now?"), cycle=2, feedback=RATES))
     assert two.designs[0].world != one.designs[0].world and "crafter-update.md" in two.reply.notes[0]
     history.append(("And now?", two.reply.text))
     third = request(messages=conversation(history, "Once more."), cycle=3)
-    with pytest.raises(ProviderError, match="have run out: there are 2, and number 3 is asked for"):
-        list(design(provider, third))
-    patient = make_provider("replay", files=RECORDINGS / "crafter-update.md", repeat_last="true")
+    with pytest.raises(DesignerError, match="have run out: there are 2, and number 3 is asked for"):
+        list(design(designer, third))
+    patient = make_designer("replay", files=RECORDINGS / "crafter-update.md", repeat_last="true")
     assert list(design(patient, third))[0].designs == two.designs
 
 
@@ -243,21 +243,21 @@ def test_replay_of_an_earlier_run(tmp_path):
                        "cycle-10/reply.md": good + "\nTenth.", "cycle-1/prompt.md": "p", "settings.json": "{}",
                        "cycle-1/complaints-1.md": "c", "manual/reply-cycle-1.md": "m", "first.md": "t"}.items():
         write_text(tmp_path / name, text)
-    provider = make_provider("replay", files=tmp_path)
-    assert [attempt.reply.text for attempt in design(provider, request())] == ["no", good]
-    again = list(design(provider, request(), recorded=["no"]))                       # killed after the first reply
+    designer = make_designer("replay", files=tmp_path)
+    assert [attempt.reply.text for attempt in design(designer, request())] == ["no", good]
+    again = list(design(designer, request(), recorded=["no"]))                       # killed after the first reply
     assert [attempt.reply.text for attempt in again] == ["no", good]
     third = conversation([("p", good), ("p", good + "\nSecond.")], "p")
-    assert next(design(provider, request(messages=third, cycle=3))).reply.text.endswith("Tenth.")
+    assert next(design(designer, request(messages=third, cycle=3))).reply.text.endswith("Tenth.")
 
 
 def test_replay_of_replies_that_are_alike(tmp_path):
     for n in range(3):
         write_text(tmp_path / f"{n}.md", "same")
-    provider = make_provider("replay", files=tmp_path)
+    designer = make_designer("replay", files=tmp_path)
     for used in range(3):
         messages = conversation([("p", "same")] * used, "p")
-        assert provider.reply(request(messages=messages, cycle=used + 1)).notes == (f"replayed from {used}.md",)
+        assert designer.reply(request(messages=messages, cycle=used + 1)).notes == (f"replayed from {used}.md",)
 
 
 # --- manual
@@ -277,8 +277,8 @@ def test_manual_takes_files_that_are_still_being_written(tmp_path):
                 time.sleep(0.05)
 
     threading.Thread(target=person, daemon=True).start()
-    provider = make_provider("manual", folder=str(folder), poll="0.2", timeout=60)
-    attempt, = design(provider, request(), on_text=waits.append)
+    designer = make_designer("manual", folder=str(folder), poll="0.2", timeout=60)
+    attempt, = design(designer, request(), on_text=waits.append)
     assert attempt.complaints == () and attempt.reply.text == good.strip() and len(waits) > 1
 
 
@@ -295,8 +295,8 @@ def test_manual_asks_again_in_new_files_and_keeps_all(tmp_path):
         (tmp_path / "reply-cycle-1-again-1.md").write_bytes(good.encode("utf-16"))      # Notepad's "Unicode"
 
     threading.Thread(target=person, daemon=True).start()
-    provider = make_provider("manual", folder=tmp_path, poll=0.05, timeout=60)
-    first, second = design(provider, request())
+    designer = make_designer("manual", folder=tmp_path, poll=0.05, timeout=60)
+    first, second = design(designer, request())
     assert "no JSON" in str(first.complaints[0]) and second.complaints == ()
     assert "cannot be used" in (tmp_path / "prompt-cycle-1-again-1.md").read_text()
     assert (tmp_path / "reply-cycle-1-again-1.old-1.md").read_text() == "an older reply"
@@ -308,19 +308,19 @@ def test_manual_can_be_stopped_and_times_out(tmp_path):
 
     def stop(text):
         raise Stop
-    provider = make_provider("manual", folder=tmp_path, poll=0.01, timeout=0.05)
+    designer = make_designer("manual", folder=tmp_path, poll=0.01, timeout=0.05)
     with pytest.raises(Stop):
-        provider.reply(request(), on_text=stop)
-    with pytest.raises(ProviderError, match="no reply came within 0.05 s; save it as .*reply-cycle-1.md and resume"):
-        provider.reply(request())
+        designer.reply(request(), on_text=stop)
+    with pytest.raises(DesignerError, match="no reply came within 0.05 s; save it as .*reply-cycle-1.md and resume"):
+        designer.reply(request())
     write_text(tmp_path / "reply-cycle-1.md", "  \n")                      # nothing in it yet
-    with pytest.raises(ProviderError, match="no reply came"):
-        provider.reply(request())
+    with pytest.raises(DesignerError, match="no reply came"):
+        designer.reply(request())
 
 
 def test_manual_through_a_function():
-    provider = make_provider("manual", ask=lambda asked: f"seen: {asked.prompt}")
-    assert provider.reply(request()) == Reply("seen: Design four worlds.", notes=("given by a person",))
+    designer = make_designer("manual", ask=lambda asked: f"seen: {asked.prompt}")
+    assert designer.reply(request()) == Reply("seen: Design four worlds.", notes=("given by a person",))
 
 
 # --- the conversation, and the shape of the package

@@ -19,9 +19,9 @@ from envgen_nb.cycle.folder import create_run, write_worlds
 from envgen_nb.cycle.run import Accepted, run_cycles
 from envgen_nb.cycle.runs import open_run
 from envgen_nb.cycle.settings import SettingsError, load_settings, make_settings
+from envgen_nb.designer.base import DesignerError, Request, make_designer
 from envgen_nb.designer.design import Budget, BudgetError, DesignError, conversation, design
 from envgen_nb.designer.prompt import first_prompt, load_templates
-from envgen_nb.designer.provider import ProviderError, Request, make_provider
 from envgen_nb.designer.reply import Design, format_reply, response_schema
 from envgen_nb.files import append_jsonl, write_text
 from envgen_nb.studio.compare import comparison_html
@@ -49,11 +49,11 @@ def no_waiting(monkeypatch):
 
 def ask(server, on_text=None, request=REQUEST, **options):
     options = {"model": "test-model", "max_retries": 2, "timeout": 5, **options}
-    return make_provider("openai", base_url=server.url, **options).reply(request, on_text)
+    return make_designer("openai", base_url=server.url, **options).reply(request, on_text)
 
 
 def fails(server, **options) -> str:
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(DesignerError) as caught:
         ask(server, **options)
     return str(caught.value)
 
@@ -89,7 +89,7 @@ def test_a_price_has_a_currency_wherever_it_is_shown(tmp_path):
         for name, line in [("usual", ""), ("euro", "currency = EUR\n")]:
             write_text(tmp_path / f"{name}.ini", ini.format(server.url, line))
             run = create_run(load_settings(tmp_path / f"{name}.ini", **SMALL), tmp_path / name)
-            reply = make_provider("openai", **run.settings.designer_options).reply(REQUEST)
+            reply = make_designer("openai", **run.settings.designer_options).reply(REQUEST)
             append_jsonl(run.path / "usage.jsonl", {"part": "cycle-1", "usage": asdict(reply.usage)})
             text = html.unescape(write_report(run).read_text())
             shown[name] = run.usage().cost
@@ -124,15 +124,15 @@ def test_no_key_is_sent_to_a_server_that_was_not_meant(monkeypatch):
     ("https://evil.example/api.openai.com/v1", None), ("http://localhost:8000/v1", None),
 ])
 def test_whom_the_key_is_for(base_url, variable):
-    assert make_provider("openai", model="m", base_url=base_url).key_variable == variable
+    assert make_designer("openai", model="m", base_url=base_url).key_variable == variable
 
 
 def test_missing_key_is_said_before_any_call():
     for ask_it in (lambda designer: designer.reply(REQUEST), lambda designer: designer.check()):
-        with pytest.raises(ProviderError, match="OPENAI_API_KEY is not set"):
-            ask_it(make_provider("openai", model="m"))
-    with pytest.raises(ProviderError, match="OPENAI_API_KEY is not set"):
-        make_provider("fixed", base="openai", options={"model": "m"}).check()
+        with pytest.raises(DesignerError, match="OPENAI_API_KEY is not set"):
+            ask_it(make_designer("openai", model="m"))
+    with pytest.raises(DesignerError, match="OPENAI_API_KEY is not set"):
+        make_designer("fixed", base="openai", options={"model": "m"}).check()
     with ChatServer(answer(GOOD)) as server:
         assert "MY_KEY is not set" in fails(server, api_key_env="MY_KEY")
     assert server.requests == []
@@ -169,7 +169,7 @@ def test_going_on_without_the_key_says_so_at_once_and_reading_needs_none(tmp_pat
     monkeypatch.setenv("MY_KEY", KEY)
     run = create_run(make_settings(**SMALL | NO_KEY), tmp_path / "run")
     monkeypatch.delenv("MY_KEY")
-    with pytest.raises(ProviderError, match="MY_KEY is not set"):
+    with pytest.raises(DesignerError, match="MY_KEY is not set"):
         next(run_cycles(run.path))
     assert main(["resume", str(run.path)]) == 2
     assert "MY_KEY is not set" in capsys.readouterr().err and not (run.path / "events.jsonl").exists()
@@ -188,8 +188,8 @@ def test_going_on_without_the_key_says_so_at_once_and_reading_needs_none(tmp_pat
 
 def test_ladder_down_to_text():
     with ChatServer(refuses("json_schema", "json_object", then=answer(BAD))) as server:
-        provider = make_provider("openai", model="m", base_url=server.url)
-        first, second = provider.reply(REQUEST), provider.reply(REQUEST)
+        designer = make_designer("openai", model="m", base_url=server.url)
+        first, second = designer.reply(REQUEST), designer.reply(REQUEST)
     kinds = [(sent.get("response_format") or {}).get("type") for sent in server.requests]
     assert kinds == ["json_schema", "json_object", None, None]                      # the second call remembers
     assert server.requests[-1]["messages"][0]["content"] == PROMPT
@@ -288,7 +288,7 @@ def test_retry_after_is_honoured(monkeypatch):
         with ChatServer(status(503, headers=headers), answer(GOOD)) as server:
             try:
                 assert ask(server).text == GOOD
-            except ProviderError:
+            except DesignerError:
                 pass
         assert len(server.requests) == tries, headers
         asked = [wait for wait in waits if wait > 1]
@@ -353,7 +353,7 @@ def test_broken_off_in_the_middle(midway):
     assert reply.text == GOOD and "broke off" in reply.notes[0] and reply.usage.calls == 2
     assert any("asking again" in piece for piece in seen)
     with ChatServer(midway) as server:
-        with pytest.raises(ProviderError, match=r"broke off its answer \(2 tries: .*check whether the serv") as caught:
+        with pytest.raises(DesignerError, match=r"broke off its answer \(2 tries: .*check whether the serv") as caught:
             ask(server, max_retries=1)
     assert len(server.requests) == 2 == caught.value.usage.calls
 
@@ -383,8 +383,8 @@ def test_server_is_not_running():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(ProviderError, match="cannot be reached .*is it running, and is base_url right"):
-        make_provider("openai", model="m", base_url=f"http://127.0.0.1:{port}/v1", max_retries=1).reply(REQUEST)
+    with pytest.raises(DesignerError, match="cannot be reached .*is it running, and is base_url right"):
+        make_designer("openai", model="m", base_url=f"http://127.0.0.1:{port}/v1", max_retries=1).reply(REQUEST)
 
 
 @pytest.mark.parametrize("trouble, words", [
@@ -423,12 +423,12 @@ def test_the_key_appears_nowhere(monkeypatch, caplog, capsys):
                       raw(200, json.dumps({"error": {"message": echo}})),
                       raw(200, f'data: {{"error": {{"message": "{echo}"}}}}\n\n', "text/event-stream")):
         with ChatServer(behaviour) as server:
-            provider = make_provider("openai", model="m", base_url=server.url, api_key_env="MY_KEY", max_retries=0)
-            with pytest.raises(ProviderError) as caught:
-                provider.reply(REQUEST)
+            designer = make_designer("openai", model="m", base_url=server.url, api_key_env="MY_KEY", max_retries=0)
+            with pytest.raises(DesignerError) as caught:
+                designer.reply(REQUEST)
             error = caught.value
             assert error.__cause__ is None and error.__context__ is None      # the client's errors hold the request
-            said += [str(error), repr(error), repr(provider), repr(vars(provider))]
+            said += [str(error), repr(error), repr(designer), repr(vars(designer))]
     with ChatServer(refuses("temperature", then=answer(GOOD + KEY, refusal=echo), words="{} " + echo)) as server:
         reply = ask(server, api_key_env="MY_KEY")
         said += [repr(reply)]
@@ -476,8 +476,8 @@ def test_a_run_tells_which_try_it_is_waiting_for(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("stream", [True, False])
 def test_no_answer_is_asked_again(nothing, note, stream):
     with ChatServer(nothing, answer(GOOD)) as server:
-        provider = make_provider("openai", model="m", base_url=server.url, stream=stream)
-        first, second = design(provider, REQUEST)
+        designer = make_designer("openai", model="m", base_url=server.url, stream=stream)
+        first, second = design(designer, REQUEST)
     assert first.complaints and second.complaints == () and len(second.designs) == 2
     assert note is None or any(note in said for said in first.reply.notes)
     again = server.requests[1]["messages"]
@@ -488,7 +488,7 @@ def test_no_answer_is_asked_again(nothing, note, stream):
 
 def test_invalid_then_valid():
     with ChatServer(answer(BAD), answer("nothing"), answer(GOOD)) as server:
-        attempts = list(design(make_provider("openai", model="m", base_url=server.url), REQUEST))
+        attempts = list(design(make_designer("openai", model="m", base_url=server.url), REQUEST))
     assert [len(attempt.complaints) for attempt in attempts] == [1, 1, 0]
     last = server.requests[2]["messages"]
     assert last[1]["content"] == BAD and "30 is not allowed; allowed: 0-9" in last[2]["content"]
@@ -498,19 +498,19 @@ def test_invalid_then_valid():
 def test_never_valid():
     with ChatServer(answer(BAD, finish="length")) as server:
         with pytest.raises(DesignError) as caught:
-            list(design(make_provider("openai", model="m", base_url=server.url), REQUEST, max_reasks=1))
+            list(design(make_designer("openai", model="m", base_url=server.url), REQUEST, max_reasks=1))
     assert len(caught.value.attempts) == len(server.requests) == 2
     assert "30 is not allowed" in str(caught.value) and "raise max_tokens" in str(caught.value)
 
 
 def test_budget_of_the_run():
     with ChatServer(answer(BAD)) as server:
-        provider = make_provider("openai", model="m", base_url=server.url)
+        designer = make_designer("openai", model="m", base_url=server.url)
         with pytest.raises(BudgetError, match="2 of 2 .max_calls.*resume"):
-            list(design(provider, REQUEST, max_reasks=5, budget=Budget(max_calls=2)))
+            list(design(designer, REQUEST, max_reasks=5, budget=Budget(max_calls=2)))
         assert len(server.requests) == 2
         with pytest.raises(BudgetError, match="max_tokens"):
-            list(design(provider, REQUEST, max_reasks=5, budget=Budget(max_tokens=500)))
+            list(design(designer, REQUEST, max_reasks=5, budget=Budget(max_tokens=500)))
         assert len(server.requests) == 3
 
 
@@ -536,8 +536,8 @@ def test_endless_answers_are_cut():
         while True:
             handler.event({"choices": [{"index": 0, "delta": {"content": "word " * 2_000}, "finish_reason": None}]})
     with ChatServer(endless) as server:
-        provider = make_provider("openai", model="m", base_url=server.url)
-        attempt = next(design(provider, REQUEST))
+        designer = make_designer("openai", model="m", base_url=server.url)
+        attempt = next(design(designer, REQUEST))
         assert server.hung_up.wait(10)
     assert "at most 200000 are read" in str(attempt.complaints[0])
 
@@ -545,5 +545,5 @@ def test_endless_answers_are_cut():
 def test_a_proper_reply_in_the_prompts_form():
     worlds = CRAFTER.practice("place_table")[:1] * 2
     with ChatServer(answer(format_reply([Design(world, "p") for world in worlds]))) as server:
-        attempt, = design(make_provider("openai", model="m", base_url=server.url, response_format="text"), REQUEST)
+        attempt, = design(make_designer("openai", model="m", base_url=server.url, response_format="text"), REQUEST)
     assert [d.world for d in attempt.designs] == worlds

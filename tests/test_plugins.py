@@ -12,7 +12,7 @@ from envgen_nb.cli import main
 from envgen_nb.curriculum import curricula
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run, trust
 from envgen_nb.cycle.settings import SettingsError, changed_settings, make_settings
-from envgen_nb.designer.provider import designers
+from envgen_nb.designer.base import designers
 from envgen_nb.studio.figures import success_html
 from envgen_nb.studio.studio import Studio
 from envgen_nb.world import games
@@ -41,14 +41,14 @@ import os
 from pathlib import Path
 
 from envgen_nb.curriculum import Changes, Curriculum
-from envgen_nb.designer.provider import Provider
+from envgen_nb.designer.base import Designer
 from envgen_nb.designer.reply import Design
 
 if "IMPORTED" in os.environ:
     Path(os.environ["IMPORTED"]).touch()
 
 
-class Gardener(Provider):
+class Gardener(Designer):
     name = "gardener"
 
     def __init__(self, *, purpose: str = "an apple to find"):
@@ -206,7 +206,7 @@ def test_a_run_of_an_unknown_designer_is_read_and_not_imported(site, tmp_path, m
 
 def test_what_cannot_be_is_refused_with_what_to_do(tmp_path):
     for given, said in [({"simulator": "nowhere.at:All"}, "^the game nowhere.at:All cannot be imported"),
-                        ({"designer": "json:dumps"}, "no class that inherits from envgen_nb.designer.provider.Pro"),
+                        ({"designer": "json:dumps"}, "no class that inherits from envgen_nb.designer.base.Pro"),
                         ({"designer": "json:Dumps"}, "cannot be imported: module 'json' has no attribute 'Dumps'"),
                         ({"simulator": "json: os"}, "no game is called 'json: os'"),
                         ({"learner": "genius"}, "no learner is called 'genius'; known: ppo, random"),

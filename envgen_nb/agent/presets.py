@@ -82,7 +82,7 @@ class Algorithm:
     value_coef: float = 0.5    # weight of the value loss
     entropy_coef: float = 0.01     # weight of the entropy bonus, per nat
     max_grad_norm: float = 0.5     # the gradient's L2 norm is cut to this
-    pieces: int = 2            # of a minibatch, on which as many threads can work at once; on a GPU it stays whole
+    microbatches: int = 2            # parts of a minibatch that threads can work on at once; on a GPU it stays whole
 
     def __post_init__(self):
         _check_numbers(self)

@@ -27,7 +27,7 @@ from ..agent.train import num_rollouts
 from ..curriculum import Episodes
 from .settings import RunSettings, check_designer, checked_settings, take_names
 from ..designer.prompt import load_templates, save_templates
-from ..designer.provider import Usage, WorldRecord, designs_worlds
+from ..designer.base import Usage, WorldRecord, designs_worlds
 from ..designer.reply import Design, origin, parse_reply, unmarked
 from ..files import hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text
 from ..world import Simulator, World, check_world, get_simulator

@@ -38,7 +38,7 @@ from envgen_nb.cycle.folder import (
 from .settings import RunSettings
 from ..designer.design import Budget, conversation, design
 from ..designer.prompt import first_prompt, load_templates, update_prompt
-from ..designer.provider import Provider, ProviderError, Request, Usage, make_provider
+from ..designer.base import Designer, DesignerError, Request, Usage, make_designer
 from ..files import append_jsonl, hold_folder, read_jsonl, write_json, write_text
 from ..world import World
 
@@ -83,7 +83,7 @@ class Replied(Event):
     part: str
     attempt: int             # from 1
     text: str = dataclasses.field(repr=False)
-    notes: tuple[str, ...]   # what the provider wants said, e.g. that the server refused an option
+    notes: tuple[str, ...]   # what the designer wants said, e.g. that the server refused an option
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #b3f7eeb3
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ CHECKPOINT_SECONDS = 5.0    # a run that is killed, or stopped at once, repeats 
 class _Walk:
     "A run in progress."
     run: RunFolder
-    provider: Provider
+    designer: Designer
     preset: Preset
     learner: Learner
     writer: SummaryWriter
@@ -241,15 +241,15 @@ def _open(run: RunFolder, *listeners: Callable[..., None] | None) -> _Walk:
     options = dict(settings.designer_options)
     if settings.designer == "manual":
         options.setdefault("folder", str(run.path / "manual"))
-    provider = make_provider(settings.designer, **options)
+    designer = make_designer(settings.designer, **options)
     if not run.designed():
-        provider.check()
+        designer.check()
     learner, rounds = new_learner(run, settings.device), rollouts(run)
     state = run.checkpoint() or _earlier(run, rounds) or {}
     if state:
         load_state(run, "", learner, state)
     writer = SummaryWriter(run.path / "tensorboard", purge_step=learner.steps or None)
-    walk = _Walk(run, provider, preset, learner, writer, _threads(run, learner), *listeners, rounds, state)
+    walk = _Walk(run, designer, preset, learner, writer, _threads(run, learner), *listeners, rounds, state)
     told = run.events()
     walk.before = worked(told)
     walk.seconds_per_evaluation = ([0.0] + [r["seconds"] for r in told if r["event"] == "Evaluated"])[-1]
@@ -357,7 +357,7 @@ def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
     number = 0                                           # of the attempts that are over
     request = _request(walk, cycle, prompt, lambda text: walk.wait(
         Waiting(part, number + 1, settings.max_reasks + 1, text)))
-    attempts = design(walk.provider, request, max_reasks=settings.max_reasks,
+    attempts = design(walk.designer, request, max_reasks=settings.max_reasks,
                       budget=Budget(settings.max_calls, settings.max_tokens), spent=run.usage(),
                       recorded=tuple(recorded), on_text=walk.hear if walk.on_text else None)
     try:
@@ -369,7 +369,7 @@ def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
                 yield Rejected(part, number, tuple(str(complaint) for complaint in attempt.complaints))
             else:
                 yield _accept(run, part, attempt.designs, begun)
-    except ProviderError as error:                       # answers that broke off may have been paid for
+    except DesignerError as error:                       # answers that broke off may have been paid for
         _keep_usage(run, part, error.usage)
         raise
 
@@ -607,7 +607,7 @@ def run_cycles(
     Close the generator to stop; call again to go on. To stop within a second, raise from `check` or `on_text`: the run
     then goes on from its last checkpoint. A finished run tells `Started` and `Finished`. Errors:
     `FolderInUse` when another process works on the folder; `RunFolderError`, `DesignError`,
-    `BudgetError`, `ProviderError` and `OSError` with what to do; after each the folder is as good as before.
+    `BudgetError`, `DesignerError` and `OSError` with what to do; after each the folder is as good as before.
     """
     run = RunFolder(path)
     with hold_folder(run.path), _torch_as(run.settings):

@@ -8,6 +8,7 @@ __all__ = ['RunSettings', 'SettingsError', 'checked_settings', 'take_names', 'ga
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #48bd401d
 import configparser
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from ..agent.networks import get_device
 from ..agent.presets import Preset, get_preset
 from ..curriculum import curricula
 from ..designer.prompt import load_templates
-from ..designer.provider import ProviderError, designers, make_provider, provider_options
+from ..designer.base import DesignerError, designers, make_designer, options_of
 from ..world import games, get_simulator
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #6d06eb57
@@ -92,7 +93,7 @@ def _check_names(settings: RunSettings) -> None:
     curricula.check(settings.curriculum)
     designers.check(settings.designer)                         # it is imported when it is asked
     get_device(settings.device, must_exist=False)
-    most = 1 if settings.device != "cpu" else preset.algorithm.pieces
+    most = 1 if settings.device != "cpu" else preset.algorithm.microbatches
     if (settings.threads or 1) > most:
         raise ValueError(f"threads: {settings.agent} on {settings.device} has work for {most} at once, not for "
                          f"{settings.threads}; leave it empty to have it measured")
@@ -158,7 +159,7 @@ def usable_settings(given: dict[str, Any]) -> RunSettings:
         first = next(iter(get_simulator(settings.simulator).vocabularies))
         settings = settings.model_copy(update={"vocabulary": first})
     try:
-        make_provider(settings.designer, **settings.designer_options)
+        make_designer(settings.designer, **settings.designer_options)
         load_templates(settings.templates)
         learners.find(settings.learner), curricula.find(settings.curriculum)
     except ValueError as error:
@@ -169,13 +170,13 @@ def usable_settings(given: dict[str, Any]) -> RunSettings:
 def check_designer(settings: RunSettings) -> None:
     "`SettingsError` if the designer cannot be asked: its key is missing, say. A run that is only read needs none."
     try:
-        make_provider(settings.designer, **settings.designer_options).check()
-    except ProviderError as error:
+        make_designer(settings.designer, **settings.designer_options).check()
+    except DesignerError as error:
         raise SettingsError(f"designer: {error}") from None
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #735df5de
 _INI: dict[tuple[str, str], tuple[str, type]] = {   # (section, key) → setting; a dot: one of designer_options
-    ("designer", "provider"): ("designer", str),
+    ("designer", "name"): ("designer", str),
     ("designer", "base_url"): (".base_url", str),
     ("designer", "model"): (".model", str),
     ("designer", "api_key_env"): (".api_key_env", str),
@@ -192,6 +193,8 @@ _INI: dict[tuple[str, str], tuple[str, type]] = {   # (section, key) → setting
     ("agent", "threads"): ("threads", int),
     ("runs", "folder"): ("folder", str),
 }
+_OLD = {("designer", "provider"): "name"}     # what was called otherwise before 0.2; still read, and said
+
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #bcfd444c
 def read_ini(
@@ -206,6 +209,9 @@ def read_ini(
     found: dict[str, dict[str, Any]] = {section: {} for section, _ in _INI}
     for section in parser.sections():
         for key, text in parser[section].items():
+            if (section, key) in _OLD:
+                print(f"{Path(path).name}: [{section}] {key} is now called {_OLD[section, key]}", file=sys.stderr)
+                key = _OLD[section, key]
             if (section, key) not in _INI:
                 known = ", ".join(k for s, k in _INI if s == section) or ", ".join(f"[{s}]" for s in found)
                 raise SettingsError(f"{Path(path).name}: there is no [{section}] {key}; known: {known}")
@@ -250,7 +256,7 @@ def load_settings(
     if isinstance(own, dict):
         take_names(merged)
         try:
-            takes = provider_options(merged.get("designer", "offline"))
+            takes = options_of(merged.get("designer", "offline"))
         except ValueError as error:
             raise SettingsError(f"designer: {error}") from None
         merged["designer_options"] = {name: value for name, value in options.items() if name in takes} | own

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .provider import Provider, ProviderError, Reply, Request, make_provider
+from .base import Designer, DesignerError, Reply, Request, make_designer
 from .reply import Design, format_reply
 from ..world import counted, load_worlds, random_world
 
 # %% ../../nbs/designer/47_designer.baselines.ipynb #85693913
-class RandomWorlds(Provider):
+class RandomWorlds(Designer):
     "Worlds drawn at random; other ones in each cycle, the same ones for the same seed."
     name = "random"
 
@@ -35,11 +35,11 @@ class RandomWorlds(Provider):
             designs = [Design(random_world(request.model, generator, self.fill), "drawn at random.")
                        for _ in range(request.num_worlds)]
         except ValueError as error:
-            raise ProviderError(str(error)) from None
+            raise DesignerError(str(error)) from None
         return Reply(format_reply(designs, "These worlds were drawn at random."))
 
 # %% ../../nbs/designer/47_designer.baselines.ipynb #e417cb07
-class FixedWorlds(Provider):
+class FixedWorlds(Designer):
     "The worlds of the first cycle, in every cycle."
     name = "fixed"
 
@@ -54,7 +54,7 @@ class FixedWorlds(Provider):
             raise ValueError(f"fixed needs a designer for the first cycle, and {base!r} makes no worlds of its own")
         if worlds is not None and not Path(worlds).is_file():
             raise ValueError(f"there is no configuration file {worlds}")
-        self.base, self.worlds = make_provider(base, **(options or {})), worlds
+        self.base, self.worlds = make_designer(base, **(options or {})), worlds
 
     def check(self) -> None:
         if self.worlds is None:
@@ -74,15 +74,15 @@ class FixedWorlds(Provider):
         if not complaints and len(found) != request.num_worlds:
             complaints = [f"it holds {counted(len(found), 'world')}, not {request.num_worlds} as asked for"]
         if complaints:
-            raise ProviderError(f"{self.worlds} cannot be used: {'; '.join(map(str, complaints))}")
+            raise DesignerError(f"{self.worlds} cannot be used: {'; '.join(map(str, complaints))}")
         return Reply(format_reply([Design(world, "from a configuration file.") for world in found],
                                   f"These worlds are from {Path(self.worlds).name}."))
 
 # %% ../../nbs/designer/47_designer.baselines.ipynb #e7ac235f
-class NoWorlds(Provider):
+class NoWorlds(Designer):
     "No worlds: the agent trains in the original game only."
     name = "none"
     designs_worlds = False
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
-        raise ProviderError("the designer 'none' designs no worlds; the agent trains in the original game")
+        raise DesignerError("the designer 'none' designs no worlds; the agent trains in the original game")

@@ -9,7 +9,7 @@ __all__ = ['Attempt', 'DesignError', 'BudgetError', 'Budget', 'next_messages', '
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .provider import NOTHING, Provider, Reply, Request, Usage
+from .base import NOTHING, Designer, Reply, Request, Usage
 from .reply import Design, format_reply, parse_reply
 from ..world import Complaint, World, counted
 
@@ -99,7 +99,7 @@ def as_reply(
 
 
 def design(
-    provider: Provider,
+    designer: Designer,
     request: Request,                               # with attempt 1: the prompt of a cycle
     max_reasks: int = 2,                            # how often to ask again after a reply with complaints
     budget: Budget | None = None,                   # of the whole run
@@ -110,7 +110,7 @@ def design(
     """Attempts, each as it is made; the last one has no complaints.
 
     After the last attempt `DesignError`, if that one has complaints, too; `BudgetError` before a call that the budget
-    does not allow; `ProviderError` when no reply can be had.
+    does not allow; `DesignerError` when no reply can be had.
     """
     attempts: list[Attempt] = []
     while len(attempts) <= max_reasks:
@@ -118,7 +118,7 @@ def design(
             reply = Reply(recorded[len(attempts)], notes=("received before the run was resumed",))
         else:
             (budget or Budget()).check(spent)
-            reply = as_reply(provider.reply(request, on_text))
+            reply = as_reply(designer.reply(request, on_text))
             spent += reply.usage
         designs, complaints = parse_reply(reply.text, request.model, request.num_worlds)
         attempts.append(Attempt(reply, tuple(designs), tuple(complaints)))

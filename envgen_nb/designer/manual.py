@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .provider import Provider, ProviderError, Reply, Request
+from .base import Designer, DesignerError, Reply, Request
 from ..files import write_text
 
 # %% ../../nbs/designer/44_designer.manual.ipynb #e24cde92
@@ -37,7 +37,7 @@ def _same(text: str) -> str:
     return " ".join(text.split())
 
 
-class Replay(Provider):
+class Replay(Designer):
     "Recorded replies, in order."
     name = "replay"
 
@@ -61,7 +61,7 @@ class Replay(Provider):
         due = max(self._after(request), request.cycle + request.attempt - 2)
         if due >= len(self.texts):
             if not self.repeat_last:
-                raise ProviderError(f"the recorded replies have run out: there are {len(self.texts)}, and number "
+                raise DesignerError(f"the recorded replies have run out: there are {len(self.texts)}, and number "
                                     f"{due + 1} is asked for; add more, or set repeat_last")
             due = len(self.texts) - 1
         if on_text:
@@ -79,7 +79,7 @@ class Replay(Provider):
         return position
 
 # %% ../../nbs/designer/44_designer.manual.ipynb #3b81795e
-class Manual(Provider):
+class Manual(Designer):
     "A person, who takes the prompt to a chat window and brings the reply."
     name = "manual"
 
@@ -98,7 +98,7 @@ class Manual(Provider):
         if self.ask:
             return Reply(self.ask(request), notes=("given by a person",))
         if self.folder is None:
-            raise ProviderError("the manual designer needs a folder for its prompt and reply files, or a function "
+            raise DesignerError("the manual designer needs a folder for its prompt and reply files, or a function "
                                 "that asks somebody")
         name = f"cycle-{request.cycle}" + (f"-again-{request.attempt - 1}" if request.attempt > 1 else "")
         prompt, reply = self.folder / f"prompt-{name}.md", self.folder / f"reply-{name}.md"
@@ -117,7 +117,7 @@ class Manual(Provider):
             if now and now == seen and (text := _text(path)) is not None:
                 return text
             if until is not None and time.monotonic() > until:
-                raise ProviderError(f"no reply came within {self.timeout:g} s; save it as {path} and resume the run")
+                raise DesignerError(f"no reply came within {self.timeout:g} s; save it as {path} and resume the run")
             seen = now
             if on_text:
                 on_text("")                                # nothing new, but a chance to stop the wait

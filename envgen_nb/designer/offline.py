@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from functools import cache
 
-from .provider import Provider, Reply, Request
+from .base import Designer, Reply, Request
 from .reply import Design, format_reply
 from ..world import Simulator, World, random_world
 
@@ -102,7 +102,7 @@ def _why(request: Request, objective: str) -> str:
     return f"{own}, {reach}: before it comes {steps}"
 
 # %% ../../nbs/designer/46_designer.offline.ipynb #4b4a14b5
-class Offline(Provider):
+class Offline(Designer):
     "Rules over the success rates; not a language model."
     name = "offline"
 

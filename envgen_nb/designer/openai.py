@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import openai
 
-from .provider import Provider, ProviderError, Reply, Request, Usage
+from .base import Designer, DesignerError, Reply, Request, Usage
 from .reply import MAX_CHARACTERS, response_schema
 from ..world import counted
 
@@ -192,27 +192,27 @@ def _ask(client: openai.OpenAI, question: Mapping[str, Any], on_text: Callable[[
     return answer
 
 # %% ../../nbs/designer/45_designer.openai.ipynb #11ddf35a
-def _advice(error: Exception, provider: "OpenAICompatible", keyed: bool, tried: int) -> str:
+def _advice(error: Exception, designer: "OpenAICompatible", keyed: bool, tried: int) -> str:
     "The last error in words that help."
     tries = counted(tried, "try", "tries")
     if isinstance(error, _Interrupted):
         return (f"broke off its answer ({tries}: {error}); check whether the server, or a proxy before it, ends long "
                 "answers, and whether it speaks chat completions at this base_url")
     if isinstance(error, openai.APITimeoutError):
-        return f"did not answer within {provider.timeout:g} s ({tries}); is it busy? Raise timeout, or try later"
+        return f"did not answer within {designer.timeout:g} s ({tries}); is it busy? Raise timeout, or try later"
     if isinstance(error, openai.APIConnectionError):
         return f"cannot be reached ({tries}: {error.__cause__ or error}); is it running, and is base_url right?"
     if not isinstance(error, openai.APIStatusError):
         return f"gave no usable answer: {error}"
     status = error.status_code
     if status in (401, 403):
-        advice = (f"refused the key; see whether the environment variable {provider.key_variable} holds a valid one"
+        advice = (f"refused the key; see whether the environment variable {designer.key_variable} holds a valid one"
                   if keyed else
                   "wants a key; put it into an environment variable, and name the variable in api_key_env")
     elif "<html" in error.response.text[:1000].lower():
         advice = "answers with a web page: check base_url, or whether a proxy answers instead of the server"
     elif status == 404:
-        advice = f"knows no model {provider.model!r}, or no chat completions at this address (it usually ends in /v1)"
+        advice = f"knows no model {designer.model!r}, or no chat completions at this address (it usually ends in /v1)"
     elif status == 429:
         advice = f"refuses more calls, after {tries}; wait, or see whether the account has credit"
     else:
@@ -243,7 +243,7 @@ def _is_openai(base_url: str) -> bool:
     return base_url.startswith("https://") and (host == "api.openai.com" or host.endswith(".openai.azure.com"))
 
 # %% ../../nbs/designer/45_designer.openai.ipynb #64b3f628
-class OpenAICompatible(Provider):
+class OpenAICompatible(Designer):
     "A language model behind any server that speaks chat completions."
     name = "openai"
 
@@ -289,10 +289,10 @@ class OpenAICompatible(Provider):
         return _Call(self, request, on_text).reply()
 
 # %% ../../nbs/designer/45_designer.openai.ipynb #b2834fe5
-def _question(provider: OpenAICompatible, request: Request, terms: _Terms) -> dict[str, Any]:
+def _question(designer: OpenAICompatible, request: Request, terms: _Terms) -> dict[str, Any]:
     "The arguments of a call on these terms."
     messages = [dict(message) for message in request.messages]
-    question = {"model": provider.model, "messages": messages, **terms.options}
+    question = {"model": designer.model, "messages": messages, **terms.options}
     if terms.format == "text":
         return question
     messages[-1]["content"] += _JSON_FORM
@@ -303,13 +303,13 @@ def _question(provider: OpenAICompatible, request: Request, terms: _Terms) -> di
     return question | {"response_format": form}
 
 
-def _cost(provider: OpenAICompatible, request: Request, tokens: tuple[int, int] | None, text: str) -> Usage:
+def _cost(designer: OpenAICompatible, request: Request, tokens: tuple[int, int] | None, text: str) -> Usage:
     "What a call took; where the server does not count tokens, 4 characters are taken for one."
     asked = sum(len(message["content"]) for message in request.messages)
     tokens = tokens or (asked // 4 + 1, len(text) // 4 + 1)
-    prices = provider.prices
+    prices = designer.prices
     price = None if prices is None else (tokens[0] * prices[0] + tokens[1] * prices[1]) / 1e6
-    return Usage(calls=1, tokens_in=tokens[0], tokens_out=tokens[1], price=price, currency=provider.currency)
+    return Usage(calls=1, tokens_in=tokens[0], tokens_out=tokens[1], price=price, currency=designer.currency)
 
 
 def _remarks(answer: _Answer, terms: _Terms) -> list[str]:
@@ -323,16 +323,16 @@ def _remarks(answer: _Answer, terms: _Terms) -> list[str]:
     ] if applies]
 
 # %% ../../nbs/designer/45_designer.openai.ipynb #659d732c
-def _read_key(provider: OpenAICompatible) -> str | None:
+def _read_key(designer: OpenAICompatible) -> str | None:
     "The key from the environment; None if the server needs none."
-    if provider.key_variable is None:
+    if designer.key_variable is None:
         return None
-    key = os.environ.get(provider.key_variable, "").strip()
+    key = os.environ.get(designer.key_variable, "").strip()
     if not key:
-        raise ProviderError(f"the environment variable {provider.key_variable} is not set: put the key of "
-                            f"{provider.base_url} into it. It is used for the call and written nowhere")
+        raise DesignerError(f"the environment variable {designer.key_variable} is not set: put the key of "
+                            f"{designer.base_url} into it. It is used for the call and written nowhere")
     if not re.fullmatch(r"[!-~]+", key):
-        raise ProviderError(f"the environment variable {provider.key_variable} holds something that is not a key")
+        raise DesignerError(f"the environment variable {designer.key_variable} holds something that is not a key")
     return key
 
 
@@ -343,10 +343,10 @@ def _without_key(text: str, key: str | None) -> str:
     return text
 
 
-def _client(provider: OpenAICompatible, key: str | None) -> openai.OpenAI:
+def _client(designer: OpenAICompatible, key: str | None) -> openai.OpenAI:
     "The package's client; one's own machine is reached without a proxy."
-    local = urlsplit(provider.base_url).hostname in ("localhost", "127.0.0.1", "::1")
-    return openai.OpenAI(api_key=key or "none", base_url=provider.base_url, timeout=provider.timeout, max_retries=0,
+    local = urlsplit(designer.base_url).hostname in ("localhost", "127.0.0.1", "::1")
+    return openai.OpenAI(api_key=key or "none", base_url=designer.base_url, timeout=designer.timeout, max_retries=0,
                          http_client=openai.DefaultHttpxClient(trust_env=False) if local else None)
 
 # %% ../../nbs/designer/45_designer.openai.ipynb #a3dfa64e
@@ -433,20 +433,20 @@ def _what(error: Exception, timeout: float) -> str:
 class _Call:
     "One request, asked until it is answered or until asking again is of no use."
 
-    def __init__(self, provider: OpenAICompatible, request: Request, on_text: Callable[[str], None] | None):
-        self.provider, self.request, self.on_text = provider, request, on_text
-        self.terms, self.usage, self.notes = provider._terms, Usage(), []
+    def __init__(self, designer: OpenAICompatible, request: Request, on_text: Callable[[str], None] | None):
+        self.designer, self.request, self.on_text = designer, request, on_text
+        self.terms, self.usage, self.notes = designer._terms, Usage(), []
         self.tries = self.silences = 0
 
     def reply(self) -> Reply:
-        "The answer with its cost and notes; `ProviderError` if there is none."
-        started, key = time.monotonic(), _read_key(self.provider)
-        with _client(self.provider, key) as client:
+        "The answer with its cost and notes; `DesignerError` if there is none."
+        started, key = time.monotonic(), _read_key(self.designer)
+        with _client(self.designer, key) as client:
             answer, failure = _attended(lambda *listeners: self._answer(client, key is not None, *listeners),
                                         self.on_text, self.request.tell)
         if answer is None:                                 # raised here, away from the errors that hold the request
-            raise ProviderError(_without_key(f"{self.provider.base_url} {failure}", key), self.usage)
-        self.provider._terms = self.terms
+            raise DesignerError(_without_key(f"{self.designer.base_url} {failure}", key), self.usage)
+        self.designer._terms = self.terms
         notes = self.notes + _remarks(answer, self.terms)
         return Reply(_without_key(answer.text or answer.refusal, key),
                      self.usage + Usage(seconds=time.monotonic() - started),
@@ -459,16 +459,16 @@ class _Call:
         while True:
             self.tries += 1
             if tell:
-                tell(f"{self.provider.base_url}, try {self.tries} of {self.provider.max_retries + 1}{said}")
+                tell(f"{self.designer.base_url}, try {self.tries} of {self.designer.max_retries + 1}{said}")
             try:
-                answer = _ask(client, _question(self.provider, self.request, self.terms), on_text)
-                self.usage += _cost(self.provider, self.request, answer.tokens, answer.text)
+                answer = _ask(client, _question(self.designer, self.request, self.terms), on_text)
+                self.usage += _cost(self.designer, self.request, answer.tokens, answer.text)
                 return answer, ""
             except (_Interrupted, _Unusable, openai.OpenAIError) as error:
                 if not self._on_other_terms(error):
                     said = self._wait(error, on_text)
                     if not said:
-                        return None, _advice(error, self.provider, keyed, self.tries)
+                        return None, _advice(error, self.designer, keyed, self.tries)
 
     def _on_other_terms(self, error: Exception) -> bool:
         "Leave out what the server refuses, if it refuses something; that is no failure."
@@ -484,11 +484,11 @@ class _Call:
         "Note a failure that may pass, and wait; what it was, or \"\" if another try is of no use."
         self.silences += isinstance(error, openai.APITimeoutError) or getattr(error, "silent", False)
         if isinstance(error, _Interrupted):
-            self.usage += _cost(self.provider, self.request, None, error.text)
+            self.usage += _cost(self.designer, self.request, None, error.text)
         pause = _pause(error, self.tries)
-        if pause is None or self.tries > self.provider.max_retries or self.silences >= _SILENCES:
+        if pause is None or self.tries > self.designer.max_retries or self.silences >= _SILENCES:
             return ""
-        what = _what(error, self.provider.timeout)
+        what = _what(error, self.designer.timeout)
         self.notes.append(f"{what}; asked again")
         if on_text and isinstance(error, _Interrupted):
             on_text("\n[the answer broke off; asking again]\n")

@@ -26,7 +26,7 @@ from envgen_nb.designer.prompt import (
     PLACEHOLDERS, VERSIONS, Templates, check_template, fill, load_templates, placeholders, prompt_values,
     save_templates,
 )
-from ..designer.provider import designers, provider_options
+from ..designer.base import designers, options_of
 from .look import bind, button, column, columns, error_view, fold, heading, listen, note, quote, row
 from .run import Session
 from ..world import games, get_simulator
@@ -84,7 +84,7 @@ def own_options(
     "Those options that a designer takes; what is empty is left out, and files are found from everywhere."
     found = {name: value for name, value in options.items() if value != ""}
     if designers.usable(designer):
-        found = {name: value for name, value in found.items() if name in provider_options(designer)}
+        found = {name: value for name, value in found.items() if name in options_of(designer)}
     if isinstance(found.get("files"), str):
         found["files"] = str(Path(found["files"]).expanduser().resolve())
     return found
@@ -284,7 +284,7 @@ def settings_view(editor: Editor) -> widgets.Widget:
 def _option_fields(editor: Editor) -> tuple[widgets.Widget, ...]:
     "A field for each option that the designer takes."
     found = []
-    for name in provider_options(editor.designer):
+    for name in options_of(editor.designer):
         if name in OPTIONS:
             label, tooltip = OPTIONS[name]
             field = widgets.Text(value=str(editor.options.get(name, "")), description=label, tooltip=tooltip,

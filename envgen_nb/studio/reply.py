@@ -13,7 +13,7 @@ from pathlib import Path
 import ipywidgets as widgets
 
 from ..cycle.folder import RunFolder
-from ..designer.provider import Usage
+from ..designer.base import Usage
 from ..designer.reply import annotated
 from envgen_nb.studio.look import (
     CopyButton, bind, button, column, columns, fold, heading, listen, note, quote, row, table,

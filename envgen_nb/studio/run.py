@@ -29,7 +29,7 @@ from ..cycle.runs import different, new_run
 from ..cycle.settings import RunSettings
 from ..designer.design import BudgetError, DesignError
 from ..designer.manual import unanswered
-from ..designer.provider import ProviderError, designs_worlds
+from ..designer.base import DesignerError, designs_worlds
 from ..designer.reply import Design
 from ..files import FolderInUse, write_text
 from .progress import Wait, say
@@ -83,7 +83,7 @@ def explain(error: Exception) -> str:
     known = (ValueError, RuntimeError, OSError, MemoryError, FloatingPointError, BudgetError)
     if isinstance(error, DesignError):
         return f"{error}\nChange the prompt, or generate again: a new conversation begins."
-    if isinstance(error, ProviderError):
+    if isinstance(error, DesignerError):
         return f"{error}\nWhen that is mended, generate again."
     if isinstance(error, FolderInUse):
         return f"{error}. It is the same run, open in another kernel or on a command line."

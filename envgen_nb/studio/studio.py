@@ -25,7 +25,7 @@ from ..cycle.edit import EditError, change_templates
 from ..cycle.folder import RunFolder, as_designed
 from ..cycle.runs import load_agent, open_run
 from ..cycle.settings import load_settings
-from ..designer.provider import designs_worlds
+from ..designer.base import designs_worlds
 from ..designer.reply import Design
 from .compare import compare_view, strip_html
 from .figures import dots
