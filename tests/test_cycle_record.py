@@ -8,7 +8,7 @@ import torch
 from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.edit import change_settings, position
-from envgen_nb.cycle.folder import create_run
+from envgen_nb.cycle.folder import create_run, world_records
 from envgen_nb.cycle.run import Accepted, Evaluated, Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.studio.compare import binned_returns
@@ -90,6 +90,21 @@ def test_worlds_and_the_original_game_are_counted_apart(designed):
     assert len(learning_figure(run).layout.shapes) == 2
     cut = training_episodes(run).cut.sum()
     assert 0 < cut <= 8 and f"{cut:,} of them cut by the end of training" in table_text(run)
+
+
+def test_a_mixture_at_all_times(tmp_path):
+    """`constant` plays designed worlds in half of the sub-environments, to the last step, and breaks nothing off."""
+    run = create_run(make_settings(curriculum="constant", **SMALL), tmp_path / "run")
+    events = list(run_cycles(run.path))
+    training = [event for event in events if isinstance(event, Training)]
+    assert len(training) == 10 and {event.phase for event in training} == {"both"}
+    assert steps_played(run) == 10_240 and steps_played(run, "worlds") == pytest.approx(5_120, abs=600)
+    whole = [run.episodes(record) for part in run.parts for record in run.metrics(part)]
+    assert {1, 2, 3, 4} >= set(np.concatenate([e.worlds for e in whole]).tolist()) - {0} >= {1}
+    assert not any(e.cut.any() for e in whole[:-1]) and whole[-1].cut.sum() <= 8
+    assert {point.phase for point in history(run)} == {"original", "worlds"}
+    assert len(learning_figure(run).data) == 2 and "designed worlds and original game" in say(training[-1].record())
+    assert [sum(record.episodes for record in cycle) > 0 for cycle in world_records(run)] == [True, True]
 
 
 @pytest.mark.long

@@ -131,8 +131,8 @@ def history(
         for record in run.metrics(part):
             episodes = run.episodes(record)
             recent.add(part, episodes)
-            places = [phase for phase in PHASES if len(in_phase(episodes, phase))] or [record["phase"]]
-            for phase in places:
+            places = [phase for phase in PHASES if len(in_phase(episodes, phase))]
+            for phase in places or ["worlds" if record["phase"] == "worlds" else "original"]:
                 ended = in_phase(episodes[~episodes.cut], phase)
                 found.append(Point(record["step"], phase, float(ended.returns.mean()) if len(ended) else None,
                                    tuple(recent.rates(phase).values()), len(recent.episodes[phase])))
