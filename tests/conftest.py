@@ -9,6 +9,8 @@ the files in `SPREAD` need nothing of each other and go wherever there is room. 
 JupyterLab serves them.
 """
 import os
+import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +25,23 @@ SPREAD = ("test_notebooks", "test_repository")                                  
 BROWSER = ("test_studio_lab", "test_studio_browser")                              # one JupyterLab
 FIRST = (*BROWSER, "test_batch_together", "test_readme", "test_batch", "test_studio", "test_cycle_resume")
 EXAMPLES = {"short": 30, "long": 300}                                             # of each test of hypothesis
+
+
+COMPILED = """
+from envgen_nb.agent.fast import FastPPO
+from envgen_nb.agent.presets import get_preset
+from envgen_nb.agent.train import train
+from envgen_nb.world import make_vec
+preset = get_preset("symbols", num_envs=4, rollout_steps=4)
+venv = make_vec("crafter", num_envs=4, obs="symbols", num_threads=2)
+train(FastPPO(preset, venv.single_observation_space, venv.single_action_space, 0), venv, 16)
+"""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """With several processes: compile once what they would all compile at the same time."""
+    if getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput"):
+        subprocess.run([sys.executable, "-c", COMPILED], check=True, stderr=subprocess.DEVNULL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

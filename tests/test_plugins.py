@@ -206,7 +206,7 @@ def test_a_run_of_an_unknown_designer_is_read_and_not_imported(site, tmp_path, m
 
 def test_what_cannot_be_is_refused_with_what_to_do(tmp_path):
     for given, said in [({"simulator": "nowhere.at:All"}, "^the game nowhere.at:All cannot be imported"),
-                        ({"designer": "json:dumps"}, "no class that inherits from envgen_nb.designer.base.Pro"),
+                        ({"designer": "json:dumps"}, "no class that inherits from envgen_nb.designer.base.Designer"),
                         ({"designer": "json:Dumps"}, "cannot be imported: module 'json' has no attribute 'Dumps'"),
                         ({"simulator": "json: os"}, "no game is called 'json: os'"),
                         ({"learner": "genius"}, "no learner is called 'genius'; known: ppo, random"),
