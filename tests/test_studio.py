@@ -275,7 +275,7 @@ def test_what_breaks_in_training_is_told(tmp_path, monkeypatch):
     session.train()
     session.wait(60)
     assert "not finite" in session.error and "resumed" in session.error
-    monkeypatch.setattr("envgen_nb.cycle.run._make_venv", lambda *arguments: 1 / 0)
+    monkeypatch.setattr("envgen_nb.cycle.run._make_trainer", lambda *arguments: 1 / 0)
     session.train()
     session.wait(60)
     assert "ZeroDivisionError" in session.error and "should not happen" in session.error
