@@ -1499,6 +1499,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                           'envgen_nb/cycle/folder.py'),
                                         'envgen_nb.cycle.folder.RunFolder.events': ( 'cycle/cycle.folder.html#runfolder.events',
                                                                                      'envgen_nb/cycle/folder.py'),
+                                        'envgen_nb.cycle.folder.RunFolder.file': ( 'cycle/cycle.folder.html#runfolder.file',
+                                                                                   'envgen_nb/cycle/folder.py'),
                                         'envgen_nb.cycle.folder.RunFolder.finished': ( 'cycle/cycle.folder.html#runfolder.finished',
                                                                                        'envgen_nb/cycle/folder.py'),
                                         'envgen_nb.cycle.folder.RunFolder.has_worlds': ( 'cycle/cycle.folder.html#runfolder.has_worlds',

@@ -45,7 +45,7 @@ def _conversation_html(run: RunFolder) -> str:
     for part in run.parts:
         sent_back = [f"{what}-{number}.md" for number, _ in enumerate(run.rejected(part), start=1)
                      for what in ("rejected", "complaints")]
-        for name in ("prompt.md", *sent_back, "reply.md"):
+        for name in (run.PROMPT, *sent_back, run.REPLY):
             text = run.text(part, name)
             if text is not None:
                 blocks.append(f"<details><summary>{part}: {name}</summary><pre>{html.escape(text)}</pre></details>")
@@ -163,7 +163,7 @@ def _hold_run(folder: Path, new: bool) -> Iterator[None]:
                 pass
             yield
     except BaseException as error:                         # Ctrl-C, too
-        if isinstance(error, FolderInUse) or (folder / "run.json").exists():
+        if isinstance(error, FolderInUse) or (folder / RunFolder.INFO).exists():
             error.add_note(f"To go on with this run: {resume_command(folder)}")
         elif not list(folder.glob("[!.]*")):
             for name in (".lock", ".notebook.lock"):
@@ -233,7 +233,7 @@ def run_notebook(
         except RuntimeError as error:
             raise NotebookError(f"the notebook's process: {error}") from error
         finally:
-            if (folder / "run.json").exists() and output.exists():
+            if (folder / RunFolder.INFO).exists() and output.exists():
                 output.replace(final)
             output.unlink(missing_ok=True)
     return final

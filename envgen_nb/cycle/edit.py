@@ -68,13 +68,13 @@ def edit_worlds(
     "Replace the worlds of a cycle; `EditError` if that cannot be, `FolderInUse` while the run goes on."
     with hold_folder(run.path):
         _may_change(run, part)
-        if run.text(part, "reply.md") is None:
+        if run.text(part, RunFolder.REPLY) is None:
             raise EditError(f"{part} has no worlds yet: generate some first, then change them")
         most = run.settings.preset.num_envs
         if not 1 <= len(designs) <= most:
             raise EditError(f"a cycle has 1 to {most} worlds, not {len(designs)}")
         write_worlds(run, part, designs)
-        write_text(run.path / part / "edited.md", _told(run, part, designs))
+        write_text(run.file(RunFolder.EDITED, part), _told(run, part, designs))
 
 # %% ../../nbs/cycle/68_cycle.edit.ipynb #8394bccb
 def _told(run: RunFolder, part: str, designs: Sequence[Design]) -> str:
@@ -92,8 +92,8 @@ def _told(run: RunFolder, part: str, designs: Sequence[Design]) -> str:
     return "\n".join(lines) + "\n"
 
 # %% ../../nbs/cycle/68_cycle.edit.ipynb #b931b0d4
-_KEPT = ("prompt.md", "rejected-*.md", "complaints-*.md", "reply.md", "edited.md", "purposes.json", "worlds.png",
-         "worlds.json")
+_KEPT = (RunFolder.PROMPT, RunFolder.REJECTED.format("*"), RunFolder.COMPLAINTS.format("*"), RunFolder.REPLY,
+         RunFolder.EDITED, RunFolder.PURPOSES, RunFolder.PICTURE, RunFolder.WORLDS)
 
 
 def design_again(
@@ -104,8 +104,8 @@ def design_again(
     with hold_folder(run.path):
         _may_change(run, part)
         files = [path for pattern in _KEPT for path in sorted((run.path / part).glob(pattern))]
-        by_hand = sorted((run.path / "manual").glob(f"*-{part}.md")) + sorted(
-            (run.path / "manual").glob(f"*-{part}-again-*.md"))
+        by_hand = sorted(run.file(RunFolder.MANUAL).glob(f"*-{part}.md")) + sorted(
+            run.file(RunFolder.MANUAL).glob(f"*-{part}-again-*.md"))
         if not files:
             return 0
         number = 1 + len(list((run.path / part / "drafts").glob("*")))
@@ -136,8 +136,8 @@ def change_settings(
         if settings.vocabulary != run.settings.vocabulary and any(run.worlds(part) for part in run.parts):
             raise EditError("the vocabulary cannot change any more: there are worlds already. Start a new run")
         was = {name: getattr(run.settings, name) for name in changed}
-        write_json(run.path / "run.json", run.info | {"settings": settings.model_dump()})
-        append_jsonl(run.path / "events.jsonl", {"time": round(time.time(), 2), "event": "Changed", "was": was,
+        write_json(run.file(RunFolder.INFO), run.info | {"settings": settings.model_dump()})
+        append_jsonl(run.file(RunFolder.EVENTS), {"time": round(time.time(), 2), "event": "Changed", "was": was,
                                                  "now": {name: getattr(settings, name) for name in changed}})
     return RunFolder(run.path)
 
@@ -145,4 +145,4 @@ def change_settings(
 def change_templates(run: RunFolder, templates: Templates) -> None:
     "Other templates for the designs to come; `FolderInUse` while the run goes on."
     with hold_folder(run.path):
-        save_templates(templates, run.path / "templates")
+        save_templates(templates, run.file(RunFolder.TEMPLATES))

@@ -97,6 +97,12 @@ def _check(right: Any, what: str) -> None:
 
 class RunFolder:
     "The files of one run, read by name; reading changes nothing. What the run has not come to is None or empty."
+    INFO, EVENTS, USAGE, CHECKPOINT = "run.json", "events.jsonl", "usage.jsonl", "checkpoint.pt"
+    TEMPLATES, TENSORBOARD, MANUAL = "templates", "tensorboard", "manual"                          # folders
+    PROMPT, REPLY, EDITED, REJECTED, COMPLAINTS = ("prompt.md", "reply.md", "edited.md", "rejected-{}.md",
+                                                   "complaints-{}.md")                             # of a cycle
+    WORLDS, PURPOSES, PICTURE, METRICS, EVALUATION = ("worlds.json", "purposes.json", "worlds.png", "metrics.jsonl",
+                                                      "evaluation.json")
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
@@ -105,6 +111,10 @@ class RunFolder:
         self.simulator: Simulator = get_simulator(self.settings.simulator)
         cycles = [f"cycle-{cycle}" for cycle in range(self.settings.num_cycles + 1)]
         self.parts = cycles + (["final"] if self.settings.final_steps else [])
+
+    def file(self, name: str, part: str = "") -> Path:
+        "Where a file of the run, or of a part of it, is or will be."
+        return self.path / part / name
 
     def text(self, part: str, name: str) -> str | None:
         "A text file of a part: prompt.md, reply.md, rejected-1.md, complaints-1.md."
@@ -120,14 +130,14 @@ class RunFolder:
             _check(isinstance(state, dict) and isinstance(state.get("learner"), dict), "it holds no agent")
             return state
 
-        path = self.path / part / "checkpoint.pt"
+        path = self.file(RunFolder.CHECKPOINT, part)
         return read_file(path, parse, self.without_checkpoint(part))
 
     def without_checkpoint(self, part: str = "") -> str:
         "What to do when a checkpoint is damaged."
         if part:
             return "Put back a copy of it; the agents of other parts can be used."
-        kept = [name for name in self.parts if (self.path / name / "checkpoint.pt").exists()]
+        kept = [name for name in self.parts if self.file(RunFolder.CHECKPOINT, name).exists()]
         where = f"goes on from {kept[-1]}/checkpoint.pt" if kept else "begins at its beginning"
         return f"Delete it: {resume_command(self.path)} then {where}."
 
@@ -168,11 +178,11 @@ def worlds(self: RunFolder, part: str) -> list[World]:
 
     here = self.path / part
     way_out = "Put back a copy of it."
-    if (here / "edited.md").exists():
+    if (here / RunFolder.EDITED).exists():
         way_out += " It was edited by hand (edited.md), so reply.md does not hold it."
-    elif (here / "reply.md").exists():
+    elif (here / RunFolder.REPLY).exists():
         way_out = f"Delete it: {resume_command(self.path)} reads the same worlds from reply.md."
-    return read_file(here / "worlds.json", parse, way_out) or []
+    return read_file(here / RunFolder.WORLDS, parse, way_out) or []
 
 
 @patch
@@ -187,7 +197,7 @@ def purposes(self: RunFolder, part: str) -> list[str]:
         return found
 
     way_out = "Delete it: the worlds are then shown without their purposes, which reply.md holds, too."
-    found = read_file(self.path / part / "purposes.json", parse, way_out)
+    found = read_file(self.file(RunFolder.PURPOSES, part), parse, way_out)
     return [""] * len(worlds) if found is None else found
 
 
@@ -202,7 +212,7 @@ def has_worlds(self: RunFolder, part: str) -> bool:
     "Whether a cycle has designed worlds, or will have; that stays as it was when its training began."
     if not self.settings.llm_steps or part in ("cycle-0", "final"):
         return False
-    if (self.path / part / "worlds.json").exists():
+    if self.file(RunFolder.WORLDS, part).exists():
         return True
     return self._designed(part) if self.metrics(part) else designs_worlds(self.settings.designer)
 
@@ -210,7 +220,7 @@ def has_worlds(self: RunFolder, part: str) -> bool:
 @patch
 def _designed(self: RunFolder, part: str) -> bool:
     "Whether a cycle has worlds, or had some that were lost."
-    return any((self.path / part / name).exists() for name in ("worlds.json", "reply.md", "purposes.json"))
+    return any(self.file(name, part).exists() for name in (RunFolder.WORLDS, RunFolder.REPLY, RunFolder.PURPOSES))
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #93c5e7a1
 @patch
@@ -221,7 +231,7 @@ def metrics(self: RunFolder, part: str) -> list[dict[str, Any]]:
         _check(all(isinstance(took, int | float) for took in record.get("seconds", {}).values()), "wrong times")
         self.episodes(record)
 
-    return self._records(f"{part}/metrics.jsonl", check, "the curves and the score over training then lack it")
+    return self._records(f"{part}/{RunFolder.METRICS}", check, "the curves and the score over training then lack it")
 
 
 @patch
@@ -251,8 +261,8 @@ def evaluation(self: RunFolder, part: str) -> Evaluation | None:
         _check(np.isfinite(found.returns.sum()) and (found.lengths > 0).all(), "its numbers make no sense")
         return found
 
-    again = (self.path / part / "checkpoint.pt").exists()
-    return read_file(self.path / part / "evaluation.json", parse,
+    again = self.file(RunFolder.CHECKPOINT, part).exists()
+    return read_file(self.file(RunFolder.EVALUATION, part), parse,
                      f"Delete it: {resume_command(self.path)} measures that agent again, with {part}/checkpoint.pt."
                      if again else f"Put back a copy of it: without {part}/checkpoint.pt nothing can be measured.")
 
@@ -282,13 +292,13 @@ def events(self: RunFolder) -> list[dict[str, Any]]:
             _check(all(isinstance(number, int | float) for number in numbers), "wrong numbers")
             _check(record["phase"] in PLACES and isinstance(record["part"], str), "no phase or no part")
 
-    return self._records("events.jsonl", check, "it only tells what happened, and how long it took")
+    return self._records(RunFolder.EVENTS, check, "it only tells what happened, and how long it took")
 
 
 @patch
 def calls(self: RunFolder) -> list[dict[str, Any]]:
     "The model calls of the run: in which part, and what they cost."
-    return self._records("usage.jsonl", lambda record: [Usage(**record["usage"]) + Usage(), record["part"]],
+    return self._records(RunFolder.USAGE, lambda record: [Usage(**record["usage"]) + Usage(), record["part"]],
                          "what that call cost is then not counted")
 
 
@@ -347,7 +357,8 @@ def _read_info(path: Path) -> dict[str, Any]:
         _check(info["threads"] is None or (type(info["threads"]) is int and info["threads"] > 0), "threads is wrong")
         return info
 
-    info = read_file(path / "run.json", parse, "Put back a copy of it: nothing else says what the run's settings are.")
+    info = read_file(path / RunFolder.INFO, parse,
+                     "Put back a copy of it: nothing else says what the run's settings are.")
     if info is None:
         raise RunFolderError(f"{path} is not a run: it has no run.json")
     return info
@@ -361,7 +372,7 @@ def resume_command(path: str | Path) -> str:
 def check_free(path: str | Path) -> None:
     "`RunFolderError` if no new run can begin in a folder; hidden files do not count, a run that begins has some."
     path = Path(path)
-    if (path / "run.json").exists():
+    if (path / RunFolder.INFO).exists():
         raise RunFolderError(f"{path} holds a run already; to go on with it: {resume_command(path)}; "
                              "for a new one choose another folder")
     if path.exists() and any(not inside.name.startswith(".") for inside in path.iterdir()):
@@ -380,7 +391,7 @@ def create_run(
     get_device(settings.device)
     get_simulator(settings.simulator).check_installed()
     save_templates(load_templates(settings.templates), path / "templates")
-    write_json(path / "run.json", {
+    write_json(path / RunFolder.INFO, {
         "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine(),
         "threads": settings.threads, "settings": settings.model_dump()})
     return RunFolder(path)
@@ -388,14 +399,14 @@ def create_run(
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #c2f4007c
 def trust(path: str | Path) -> None:
     "A person trusts what is written in a run's folder: the classes that it names may be imported."
-    info = read_file(Path(path) / "run.json", parse_json, "Put back a copy of it.")
+    info = read_file(Path(path) / RunFolder.INFO, parse_json, "Put back a copy of it.")
     if isinstance(info, dict) and isinstance(info.get("settings"), dict):
         take_names(info["settings"])
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #a6552fe7
 def cut_metrics(run: RunFolder, part: str, steps: int) -> None:
     "Drop the records of a part that came after so many environment steps of the run."
-    path = run.path / part / "metrics.jsonl"
+    path = run.file(RunFolder.METRICS, part)
     records = read_jsonl(path)
     kept = [record for record in records if record["step"] <= steps]
     if len(kept) < len(records):
@@ -448,7 +459,7 @@ def write_sheet(
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #bf343ab5
 def as_designed(run: RunFolder, part: str) -> list[Design]:
     "The worlds as the designer gave them, read from the reply."
-    text, model = run.text(part, "reply.md"), run.simulator.world_class(run.settings.vocabulary)
+    text, model = run.text(part, RunFolder.REPLY), run.simulator.world_class(run.settings.vocabulary)
     return [] if text is None else parse_reply(text, model, run.settings.num_worlds)[0]
 
 
@@ -464,11 +475,11 @@ def write_worlds(run: RunFolder, part: str, designs: Sequence[Design]) -> None:
     worlds, purposes = [design.world for design in designs], [design.purpose for design in designs]
     given = as_designed(run, part)
     edited = ["edited; before: " * (origin(design, given) == "edited") for design in designs]
-    write_sheet(run.path / part / "worlds.png", [run.simulator.preview(world, seed=0) for world in worlds],
+    write_sheet(run.file(RunFolder.PICTURE, part), [run.simulator.preview(world, seed=0) for world in worlds],
                 [f"{k + 1}. {mark}{unmarked(text)}"
                  for k, (mark, text) in enumerate(zip(edited, purposes, strict=True))])
-    write_json(run.path / part / "purposes.json", purposes)
-    write_json(run.path / part / "worlds.json", [world.settings() for world in worlds])
+    write_json(run.file(RunFolder.PURPOSES, part), purposes)
+    write_json(run.file(RunFolder.WORLDS, part), [world.settings() for world in worlds])
 
 
 def world_records(run: RunFolder) -> tuple[tuple[WorldRecord, ...], ...]:

@@ -240,7 +240,7 @@ def _open(run: RunFolder, *listeners: Callable[..., None] | None) -> _Walk:
     settings, preset = run.settings, run.settings.preset
     options = dict(settings.designer_options)
     if settings.designer == "manual":
-        options.setdefault("folder", str(run.path / "manual"))
+        options.setdefault("folder", str(run.file(RunFolder.MANUAL)))
     designer = make_designer(settings.designer, **options)
     if not run.designed():
         designer.check()
@@ -248,7 +248,7 @@ def _open(run: RunFolder, *listeners: Callable[..., None] | None) -> _Walk:
     state = run.checkpoint() or _earlier(run, rounds) or {}
     if state:
         load_state(run, "", learner, state)
-    writer = SummaryWriter(run.path / "tensorboard", purge_step=learner.steps or None)
+    writer = SummaryWriter(run.file(RunFolder.TENSORBOARD), purge_step=learner.steps or None)
     walk = _Walk(run, designer, preset, learner, writer, _threads(run, learner), *listeners, rounds, state)
     told = run.events()
     walk.before = worked(told)
@@ -268,7 +268,7 @@ def _stand(walk: _Walk) -> None:
 
 
 def _unusable(walk: _Walk, what: Any) -> RunFolderError:
-    path = walk.run.path / "checkpoint.pt"
+    path = walk.run.file(RunFolder.CHECKPOINT)
     return RunFolderError(f"{path} is damaged: {what}. {walk.run.without_checkpoint()}")
 
 
@@ -279,8 +279,8 @@ def _behind(run: RunFolder, rounds: dict[str, int], part: str) -> int:
 
 def _earlier(run: RunFolder, rounds: dict[str, int]) -> dict[str, Any] | None:
     "Where to go on from without checkpoint.pt: after the last part whose own is there. None: at the beginning."
-    kept = [part for part in run.parts if (run.path / part / "checkpoint.pt").exists()]
-    measured = [part for part in run.parts if (run.path / part / "evaluation.json").exists()]
+    kept = [part for part in run.parts if run.file(RunFolder.CHECKPOINT, part).exists()]
+    measured = [part for part in run.parts if run.file(RunFolder.EVALUATION, part).exists()]
     if measured and run.parts.index(measured[-1]) > (run.parts.index(kept[-1]) if kept else 0):
         raise RunFolderError(f"{run.path / 'checkpoint.pt'} is missing, and so is {measured[-1]}/checkpoint.pt, from "
                              "which the run could go on. Put back a copy of one of them, or begin a new run.")
@@ -300,7 +300,7 @@ def _state(walk: _Walk) -> dict[str, Any]:
 def _save(walk: _Walk) -> None:
     "Write down the position and all that is needed to go on from it, in one step."
     position = {"trained": walk.trained, "rollouts": walk.rollouts}
-    save_checkpoint(walk.run.path / "checkpoint.pt", _state(walk) | position)
+    save_checkpoint(walk.run.file(RunFolder.CHECKPOINT), _state(walk) | position)
     walk.saved_step = walk.learner.steps
 
 
@@ -309,14 +309,14 @@ def _threads(run: RunFolder, learner: Learner) -> int:
     threads = learner.speed_up(run.info["threads"])
     if run.info["threads"] is None:
         run.info["threads"] = threads
-        write_json(run.path / "run.json", run.info)
+        write_json(run.file(RunFolder.INFO), run.info)
     return threads
 
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #e0df6155
 def _prompt(walk: _Walk, cycle: int) -> str:
     "The prompt of a cycle, from the run's own templates."
-    run, settings, templates = walk.run, walk.settings, load_templates(walk.run.path / "templates")
+    run, settings, templates = walk.run, walk.settings, load_templates(walk.run.file(RunFolder.TEMPLATES))
     if cycle == 1:
         return first_prompt(templates, run.simulator, settings.vocabulary, settings.num_worlds)
     return update_prompt(templates, run.simulator, settings.vocabulary, settings.num_worlds,
@@ -333,7 +333,7 @@ def _feedback(walk: _Walk, cycle: int) -> dict[str, tuple[float, float]] | None:
 def _request(walk: _Walk, cycle: int, prompt: str, tell: Callable[[str], None]) -> Request:
     "All that the designer of a cycle is told."
     run, settings = walk.run, walk.settings
-    exchanges = [(run.text(f"cycle-{before}", "prompt.md"), run.text(f"cycle-{before}", "reply.md"))
+    exchanges = [(run.text(f"cycle-{before}", RunFolder.PROMPT), run.text(f"cycle-{before}", RunFolder.REPLY))
                  for before in range(1, cycle)]
     history = [exchange for exchange in exchanges if None not in exchange]      # a designer may have come later
     return Request(simulator=run.simulator, vocabulary=settings.vocabulary, num_worlds=settings.num_worlds,
@@ -348,12 +348,12 @@ def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
         return
     begun = bool(run.metrics(part)) or run.evaluation(part) is not None
     _may_restore(run, part, begun)
-    prompt = run.text(part, "prompt.md")
+    prompt = run.text(part, RunFolder.PROMPT)
     if prompt is None:
         prompt = _prompt(walk, cycle)
-        write_text(run.path / part / "prompt.md", prompt)
+        write_text(run.file(RunFolder.PROMPT, part), prompt)
     yield Prompted(part, prompt)
-    recorded = run.rejected(part) + [text for text in [run.text(part, "reply.md")] if text is not None]
+    recorded = run.rejected(part) + [text for text in [run.text(part, RunFolder.REPLY)] if text is not None]
     number = 0                                           # of the attempts that are over
     request = _request(walk, cycle, prompt, lambda text: walk.wait(
         Waiting(part, number + 1, settings.max_reasks + 1, text)))
@@ -377,33 +377,34 @@ def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
 def _keep_attempt(run: RunFolder, part: str, number: int, attempt: Any) -> None:
     "Write down a reply, what is wrong with it, and what it cost."
     if attempt.complaints:
-        write_text(run.path / part / f"complaints-{number}.md", "\n".join(f"- {c}" for c in attempt.complaints) + "\n")
-        write_text(run.path / part / f"rejected-{number}.md", attempt.reply.text)
+        complaints = "".join(f"- {complaint}\n" for complaint in attempt.complaints)
+        write_text(run.file(RunFolder.COMPLAINTS.format(number), part), complaints)
+        write_text(run.file(RunFolder.REJECTED.format(number), part), attempt.reply.text)
     else:
-        write_text(run.path / part / "reply.md", attempt.reply.text)
+        write_text(run.file(RunFolder.REPLY, part), attempt.reply.text)
     _keep_usage(run, part, attempt.reply.usage)
 
 
 def _keep_usage(run: RunFolder, part: str, usage: Usage) -> None:
     "Write down what a call cost, if it cost anything."
     if usage.calls:
-        append_jsonl(run.path / "usage.jsonl", {"part": part, "usage": dataclasses.asdict(usage)})
+        append_jsonl(run.file(RunFolder.USAGE), {"part": part, "usage": dataclasses.asdict(usage)})
 
 
 def _may_restore(run: RunFolder, part: str, begun: bool) -> None:
     "`RunFolderError` if worlds are missing that were edited, or trained in, and are in no reply."
     lost = f"{run.path / part / 'worlds.json'} is missing, and no reply.md holds its worlds:"
-    if (run.path / part / "edited.md").exists():
+    if run.file(RunFolder.EDITED, part).exists():
         raise RunFolderError(f"{lost} they were edited by hand. Put back a copy of it; or delete edited.md, too, and "
                              "the run goes on with the worlds as the designer gave them.")
-    if begun and not (run.path / part / "reply.md").exists():
+    if begun and not run.file(RunFolder.REPLY, part).exists():
         raise RunFolderError(f"{lost} the agent has trained in them. Put back a copy of one of the two.")
 
 
 def _accept(run: RunFolder, part: str, designs: Any, begun: bool) -> Accepted:
     "Write down the worlds of a cycle, and tell; where training has begun, only the file that is missing."
     if begun:
-        write_json(run.path / part / "worlds.json", [design.world.settings() for design in designs])
+        write_json(run.file(RunFolder.WORLDS, part), [design.world.settings() for design in designs])
     else:
         write_worlds(run, part, designs)
     return Accepted(part, tuple(design.purpose for design in designs), tuple(design.world for design in designs))
@@ -498,7 +499,7 @@ def _log_rollout(walk: _Walk, part: str, phase: str, rollout: int, report: Repor
         record["episodes"]["possible"] = [np.flatnonzero(row).tolist() for row in episodes.possible]
     if episodes.cut.any():
         record["episodes"]["cut"] = episodes.cut.tolist()
-    append_jsonl(walk.run.path / part / "metrics.jsonl", record)
+    append_jsonl(walk.run.file(RunFolder.METRICS, part), record)
     for name, value in report.metrics.items():
         walk.writer.add_scalar(f"train/{name}", value, report.steps)
     for where in PHASES:
@@ -537,7 +538,7 @@ class _Meter:
 # %% ../../nbs/cycle/67_cycle.run.ipynb #7ac2e9f4
 def _left_by(walk: _Walk, part: str) -> Learner:
     "The learner that a part has left, its checkpoint written."
-    run, path = walk.run, walk.run.path / part / "checkpoint.pt"
+    run, path = walk.run, walk.run.file(RunFolder.CHECKPOINT, part)
     if (walk.trained, walk.rollouts) == (_behind(run, walk.rounds, part), 0):
         if not path.exists():
             save_checkpoint(path, _state(walk))
@@ -566,7 +567,7 @@ def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
                               callback=lambda done: walk.look_up())
     walk.seconds_per_evaluation = walk.clock() - start
     event = dataclasses.replace(_evaluated(run, part, evaluation), seconds=round(walk.seconds_per_evaluation, 2))
-    write_json(run.path / part / "evaluation.json", evaluation.to_dict() | {
+    write_json(run.file(RunFolder.EVALUATION, part), evaluation.to_dict() | {
         "success": event.success, "score": event.score, "step": learner.steps, "seed": seed})
     walk.writer.add_scalar("evaluation/score", event.score, learner.steps)
     for objective, (mean, _) in event.success.items():
@@ -633,7 +634,7 @@ def _whole(walk: _Walk) -> Iterator[Event]:
 
 def _told(walk: _Walk, event: Event) -> Event:
     "Log an event before anybody hears of it."
-    append_jsonl(walk.run.path / "events.jsonl", {
+    append_jsonl(walk.run.file(RunFolder.EVENTS), {
         "time": round(time.time(), 2), "worked": round(walk.clock(), 2)} | event.record())
     return event
 

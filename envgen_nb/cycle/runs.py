@@ -82,7 +82,7 @@ def open_run(
 ) -> RunFolder:
     "The run in a folder, to be resumed, or a new one with the given settings."
     take_names(given)
-    if folder and (Path(folder) / "run.json").exists():
+    if folder and (Path(folder) / RunFolder.INFO).exists():
         return RunFolder(folder)
     settings = load_settings(**given)
     if again and not folder and (found := newest_run(settings.simulator)):
@@ -96,7 +96,7 @@ def load_agent(
 ) -> Learner:
     "The agent of a run, as it was measured; `RunFolderError` if there is none."
     run = run if isinstance(run, RunFolder) else RunFolder(run)
-    measured = [name for name in run.parts if (run.path / name / "checkpoint.pt").exists()]
+    measured = [name for name in run.parts if run.file(RunFolder.CHECKPOINT, name).exists()]
     if not measured or (part is not None and part not in measured):
         raise RunFolderError(f"{run.path.name} has no agent{f' of {part}' if part else ''}; "
                              f"there are: {', '.join(measured) or 'none yet'}")

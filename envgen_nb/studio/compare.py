@@ -150,7 +150,7 @@ def strip_html(run: RunFolder, width: int = 420) -> str:
     "The worlds of every cycle side by side, what they are for under them."
     shown = []
     for part in run.parts:
-        path = run.path / part / "worlds.png"
+        path = run.file(RunFolder.PICTURE, part)
         if path.exists():
             listed = "".join(f"<li>{f'<i>{BEFORE_EDIT}</i> ' if source == 'edited' else ''}"
                              f"{_purpose(purpose or str(world))}</li>" for source, purpose, world in

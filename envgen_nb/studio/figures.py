@@ -231,7 +231,7 @@ def worlds_html(run: RunFolder) -> str:
     "Every cycle's worlds as a picture, with what the designer said they are for."
     blocks = []
     for part in run.parts:
-        path = run.path / part / "worlds.png"
+        path = run.file(RunFolder.PICTURE, part)
         if path.exists():
             data = base64.b64encode(path.read_bytes()).decode()
             purposes = "".join(

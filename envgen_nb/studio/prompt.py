@@ -178,7 +178,7 @@ class Editor(_Prompt):
 # %% ../../nbs/studio/74_studio.prompt.ipynb #542eeed1
 def show_run(editor: Editor, run: RunFolder) -> None:
     "Edit what this run will ask."
-    settings, found = run.settings, load_templates(run.path / "templates")
+    settings, found = run.settings, load_templates(run.file(RunFolder.TEMPLATES))
     with editor.hold_trait_notifications():
         editor.simulator, editor.vocabulary = settings.simulator, settings.vocabulary
         editor.num_worlds, editor.designer = settings.num_worlds, settings.designer
@@ -200,7 +200,7 @@ def latest_facts(run: RunFolder) -> tuple[dict[str, tuple[float, float]], list[A
 def apply(editor: Editor, session: Session) -> None:
     "Write what was edited into the session's run; errors as of `change_settings` and `Templates`."
     templates, run = editor.templates(), session.run
-    kept = load_templates(run.path / "templates")
+    kept = load_templates(run.file(RunFolder.TEMPLATES))
     asked = {"designer": editor.designer, "num_worlds": editor.num_worlds, "vocabulary": editor.vocabulary,
              "designer_options": own_options(editor.designer, editor.options)}
     now = {name: getattr(run.settings, name) for name in asked}

@@ -37,7 +37,7 @@ def reply_html(run: RunFolder, text: str) -> str:
 # %% ../../nbs/studio/75_studio.reply.ipynb #e56d3f32
 def conversation_html(run: RunFolder, part: str) -> str:
     "What was asked in a cycle, what was answered, and what was asked again."
-    prompt, accepted, edited = (run.text(part, name) for name in ("prompt.md", "reply.md", "edited.md"))
+    prompt, accepted, edited = (run.text(part, name) for name in (run.PROMPT, run.REPLY, run.EDITED))
     if prompt is None:
         return note("The designer has not been asked in this cycle yet.", "envgen-quiet")
     blocks = [fold(f"You: the prompt ({counted(len(prompt), 'character')})", quote(prompt))]
@@ -137,7 +137,7 @@ def reply_view(session: Session) -> widgets.Widget:
 
     def draw() -> None:
         run = session.run
-        parts = [] if run is None else [part for part in run.parts if run.text(part, "prompt.md") is not None]
+        parts = [] if run is None else [part for part in run.parts if run.text(part, RunFolder.PROMPT) is not None]
         if tuple(parts) != which.options:
             which.options, which.value = parts, parts[-1] if parts else None
         show()

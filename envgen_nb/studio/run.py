@@ -268,7 +268,7 @@ class _Told(RunState):
             self.said = f"{self._wait.record['part'].replace('-', ' ')}: the designer answers" if self.text else line
         if (self.run.settings.designer == "manual" and self.doing
                 and not any(isinstance(item, Event) for item in bundle)):
-            folder = self.run.settings.designer_options.get("folder", self.run.path / "manual")
+            folder = self.run.settings.designer_options.get("folder", self.run.file(RunFolder.MANUAL))
             self.asked = unanswered(folder)
 
     def _end(self, failure: str) -> None:
