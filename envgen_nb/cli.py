@@ -45,7 +45,8 @@ def _resume(args: argparse.Namespace) -> int:
     run = change_settings(_open(args), **{name: limit for name, limit in limits.items() if limit is not None})
     if not run.designed():
         check_designer(run.settings)
-    names = {"simulator": run.settings.simulator, "designer": run.settings.designer} if args.trust else {}
+    named = ("simulator", "designer", "learner", "curriculum") if args.trust else ()
+    names = {name: getattr(run.settings, name) for name in named}
     return _headless(names, run.path, new=False)
 
 # %% ../nbs/commands/89_cli.ipynb #64f4d210
