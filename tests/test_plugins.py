@@ -173,7 +173,7 @@ def test_a_class_is_named_by_where_it_is(site, tmp_path, command, monkeypatch, l
     if long:
         assert envgen(site, "resume", run, "--trust").returncode == 0
         given = [text for name, value in names.items() for text in ("-p", name, value)]
-        done = envgen(site, "run", names["simulator"], *given[2:], "-p", "folder", tmp_path / "run", *OPTIONS)
+        done = envgen(site, "run", names["simulator"], *given[3:], "-p", "folder", tmp_path / "run", *OPTIONS)
         assert done.returncode == 0 and "find_apple_soon" in done.stdout, done.stderr
 
 
