@@ -387,7 +387,7 @@ PIXELS = get_preset("laptop", encoder="nature", channels=(8, 16, 16), hidden=(64
 
 
 @pytest.mark.parametrize("preset, within, reaches", [
-    pytest.param(SMALL, 100_000, 0.9, id="symbols"),
+    pytest.param(SMALL, 100_000, 0.9, id="symbols", marks=pytest.mark.long),
     pytest.param(PIXELS, 75_000, 0.55, id="pixels", marks=pytest.mark.long)])
 def test_it_learns_the_small_game(preset, within, reaches):
     "How soon depends on the rounding, and so on the processor: seeds take from 20,000 to 60,000 steps."
