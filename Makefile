@@ -11,6 +11,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OLD_NUMPY := $(VENV)/numpy-1.26
+CLUSTERS := $(VENV)/.clusters
 STEPS ?= 100000
 
 .PHONY: run test test-all browser parity lab lock
@@ -24,13 +25,18 @@ PYTEST = $(BIN)/pytest -n auto --maxprocesses 8 --durations=10 --durations-min=1
 test: $(READY) browser
 	$(PYTEST) $(ARGS)
 
-test-all: $(READY) $(OLD_NUMPY) browser
+test-all: $(READY) $(OLD_NUMPY) $(CLUSTERS) browser
 	$(PYTEST) --long $(ARGS)
 
 # The kit works with NumPy 1.26, too; this one lies beside the locked one, for one test. There is none for Python 3.13.
 $(OLD_NUMPY): | $(READY)
 	$(BIN)/python -c "import sys; sys.exit(sys.version_info >= (3, 13))" || exit 0; \
 	    $(BIN)/python -m pip install --quiet --no-deps --target $(OLD_NUMPY) numpy==1.26.4
+
+# Ray and Slurm's submitit: extras that only some users want, and whose tests are long ones.
+$(CLUSTERS): requirements-clusters.lock | $(READY)
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-clusters.lock
+	touch $(CLUSTERS)
 
 # The tests of the studio drive a real browser. Where there is none: Debian's, else the one that Playwright brings.
 browser: $(READY)

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from envgen_nb.agent.evaluate import Evaluation, evaluate, wilson_interval
+from envgen_nb.agent.evaluate import Evaluation, evaluate
 from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.learner import Learner
 from envgen_nb.agent.presets import Preset, get_preset
 from envgen_nb.agent.train import train
 from envgen_nb.files import write_json
+from envgen_nb.results import wilson_interval
 from envgen_nb.world import get_simulator, make_vec
 
 HEADLINES = ("collect_wood", "place_table", "eat_cow")

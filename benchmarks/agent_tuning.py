@@ -17,20 +17,18 @@ in Hafner et al. 2023 (https://arxiv.org/abs/2301.04104). `clip_above` is the ε
 
 import argparse
 import collections
-import math
 import multiprocessing
 from pathlib import Path
 
 import numpy as np
 import torch
 from agent_learning import fields, learn, play
-from scipy.stats import sem
-from scipy.stats import t as student
 
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.threads import keep_memory
 from envgen_nb.curriculum import Episodes
 from envgen_nb.files import append_jsonl, read_jsonl
+from envgen_nb.results import mean
 from envgen_nb.world import get_simulator
 
 RESULTS = Path(__file__).with_suffix(".jsonl")
@@ -56,24 +54,18 @@ def run(name: str, changes: dict, seed: int, steps: int) -> dict:
             "seconds": {kind: round(value, 1) for kind, value in seconds.items()}}
 
 
-def interval(values: list[float]) -> str:
-    "Mean and 95% interval."
-    half = student.ppf(0.975, len(values) - 1) * sem(values) if len(values) > 1 else math.nan
-    return f"{np.mean(values):5.1f} ± {half:4.1f}"
-
-
 def table() -> str:
-    "Every setting that has been tried, the best over training first."
+    "Every setting that has been tried, the best over training first: means over seeds and their 95% intervals."
     tried = collections.defaultdict(list)
     for record in read_jsonl(RESULTS):
         changes = " ".join(f"{key}={value}" for key, value in sorted(record["changes"].items()))
         tried[record["preset"], record["steps"], changes].append(record)
     rows = sorted(tried.items(), key=lambda item: -np.mean([r["score_training"] for r in item[1]]))
-    lines = [f"{'preset':8} {'steps':>9} {'seeds':>5} {'training':>12} {'policy':>12} {'steps/s':>8}  changes"]
+    lines = [f"{'preset':8} {'steps':>9} {'seeds':>5} {'training':>18} {'policy':>18} {'steps/s':>8}  changes"]
     for (preset, steps, changes), records in rows:
-        found = [interval([r[key] for r in records]) for key in ("score_training", "score_policy")]
+        found = [f"{mean(r[key] for r in records):.1f}" for key in ("score_training", "score_policy")]
         speed = np.median([r["steps_per_s"] for r in records])
-        lines.append(f"{preset:8} {steps:9,} {len(records):5} {found[0]:>12} {found[1]:>12} {speed:8,.0f}  {changes}")
+        lines.append(f"{preset:8} {steps:9,} {len(records):5} {found[0]:>18} {found[1]:>18} {speed:8,.0f}  {changes}")
     return "\n".join(lines)
 
 

@@ -14,13 +14,14 @@ import contextlib
 import numpy as np
 import torch
 
-from envgen_nb.agent.evaluate import evaluate, wilson_interval
+from envgen_nb.agent.evaluate import evaluate
 from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.threads import keep_memory
 from envgen_nb.agent.train import Report, num_rollouts, train
 from envgen_nb.files import machine, write_json
 from envgen_nb.heist.world import HeistWorld
+from envgen_nb.results import wilson_interval
 from envgen_nb.world import make_vec
 
 WORLD, LENGTH, EPISODES = HeistWorld(maze_size=3, locks=0), 50, 300

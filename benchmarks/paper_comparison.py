@@ -24,14 +24,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-from agent_tuning import interval
 
 from envgen_nb.agent.threads import keep_memory
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import Evaluated, run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.files import append_jsonl, read_jsonl
-from envgen_nb.studio.figures import scores, training_episodes, training_score
+from envgen_nb.results import Estimate, mean, paired, scores, training_episodes, training_score
 
 RESULTS = Path(__file__).with_suffix(".jsonl")
 REPLY = Path(__file__).parent.parent / "tests" / "recordings" / "crafter-first.md"
@@ -75,28 +74,30 @@ def recorded() -> list[dict]:
 def table() -> str:
     "Every kind of run: mean and 95% interval over its seeds; how much more than the plain run of the same seed."
     records = recorded()
-    lines = [f"{'protocol':8} {'agent':8} {'device':6} {'steps':>9} {'seeds':>5} {'':8} {'reward':>12} "
-             f"{'over training':>13} {'seconds':>7}  score at the start, after each cycle, at the end"]
+    lines = [f"{'protocol':8} {'agent':8} {'device':6} {'steps':>9} {'seeds':>5} {'':8} {'reward':>18} "
+             f"{'over training':>18} {'seconds':>7}  score at the start, after each cycle, at the end"]
     facts = ("protocol", "agent", "device", "steps")
     for kind in sorted({tuple(r[fact] for fact in facts) for r in records}):
         of = {who: {r["seed"]: r for r in records if (*(r[fact] for fact in facts), r["who"]) == (*kind, who)}
               for who in DESIGNERS}
         for who, runs in of.items():
             if runs:
-                reward, training = (interval([r[key] for r in runs.values()]) for key in ("return", "score_training"))
+                reward, training = (f"{mean(r[key] for r in runs.values()):.1f}"
+                                    for key in ("return", "score_training"))
                 seconds = np.mean([r["seconds_training"] for r in runs.values()])
-                lines.append(f"{kind[0]:8} {kind[1]:8} {kind[2]:6} {kind[3]:9,} {len(runs):5} {who:8} {reward:>12} "
-                             f"{training:>13} {seconds:7.0f}  " + curve([r["scores"] for r in runs.values()]))
-            paired = sorted(runs.keys() & of["plain"].keys()) if who != "plain" else []
-            if paired:
-                more = [np.subtract(runs[seed]["scores"], of["plain"][seed]["scores"]) for seed in paired]
-                lines.append(f"{f'more than plain, {len(paired)} seeds':>85}  " + curve(more))
+                lines.append(f"{kind[0]:8} {kind[1]:8} {kind[2]:6} {kind[3]:9,} {len(runs):5} {who:8} {reward:>18} "
+                             f"{training:>18} {seconds:7.0f}  " + curve(
+                                 [mean(found) for found in zip(*(r["scores"] for r in runs.values()), strict=True)]))
+            if who != "plain" and runs.keys() & of["plain"].keys():
+                more = [paired(*({seed: r["scores"][k] for seed, r in some.items()} for some in (runs, of["plain"])))
+                        for k in range(len(next(iter(runs.values()))["scores"]))]
+                lines.append(f"{f'more than plain, {more[0].count} seeds':>96}  " + curve(more))
     return "\n".join(lines)
 
 
-def curve(scores: list) -> str:
-    "Mean and 95% interval at each measurement, from (seeds, measurements) scores."
-    return "  ".join(interval(found) for found in zip(*scores, strict=True))
+def curve(estimates: list[Estimate]) -> str:
+    "What there is at each measurement."
+    return "  ".join(f"{f'{estimate:.1f}':>18}" for estimate in estimates)
 
 
 def main() -> None:

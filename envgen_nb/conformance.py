@@ -114,11 +114,11 @@ def check_preview(simulator: Simulator, world: World) -> None:
 Moment = list[np.ndarray]
 
 
-def _leaves(told: Any) -> list[np.ndarray]:
+def _leaves(returned: Any) -> list[np.ndarray]:
     "The arrays in dictionaries and tuples: of an observation, or of all that was returned."
-    if isinstance(told, Mapping):
-        return [part for key in sorted(told) for part in _leaves(told[key])]
-    return [part for one in told for part in _leaves(one)] if isinstance(told, tuple) else [told]
+    if isinstance(returned, Mapping):
+        return [part for key in sorted(returned) for part in _leaves(returned[key])]
+    return [part for one in returned for part in _leaves(one)] if isinstance(returned, tuple) else [returned]
 
 
 def _moment(result: tuple) -> Moment:
@@ -307,9 +307,9 @@ class _Episode:
     actions: list[int] = field(default_factory=list)
 
 
-def _row(told: Any, i: int) -> Moment:
+def _row(returned: Any, i: int) -> Moment:
     "What was told of one sub-environment, copied."
-    return [np.array(part[i]) for part in _leaves(told)]
+    return [np.array(part[i]) for part in _leaves(returned)]
 
 
 class _Book:
@@ -326,12 +326,12 @@ class _Book:
 
     def step(self, row: np.ndarray) -> None:
         "Play a row of actions."
-        obs, *told, infos = self.venv.step(row)
+        obs, *returned, infos = self.venv.step(row)
         ended = infos.get("_results", np.zeros(len(row), bool))
         for i, episode in enumerate(self.open):
             seen = infos["final_obs"] if ended[i] else obs
             episode.actions.append(int(row[i]))
-            episode.moments.append(_row(seen, i) + _row(tuple(told), i))
+            episode.moments.append(_row(seen, i) + _row(tuple(returned), i))
             if ended[i]:
                 assert infos["results"]["world"][i] == episode.world, "results tell of another world than was played"
                 self.turn(i, obs)
@@ -358,11 +358,11 @@ def _alone(make: Callable[..., VectorEnv], venv: VectorEnv, seed: int, episode: 
     world, length = venv.worlds[episode.world], venv.lengths[episode.world]
     with contextlib.closing(make(worlds=[world], length=length, num_envs=1, seed=[seed])) as one:
         for _ in range(episode.number):
-            told = one.reset()[0]
-        moments = [_row(told, 0)]
+            returned = one.reset()[0]
+        moments = [_row(returned, 0)]
         for action in episode.actions:
-            obs, *told, infos = one.step([action])
-            moments.append(_row(infos.get("final_obs", obs), 0) + _row(tuple(told), 0))
+            obs, *returned, infos = one.step([action])
+            moments.append(_row(infos.get("final_obs", obs), 0) + _row(tuple(returned), 0))
     return moments
 
 
@@ -436,10 +436,10 @@ def check_assigned_quota(make: Callable[..., VectorEnv], actions: np.ndarray) ->
             infos = venv.step(row)[-1]
             ended += infos.get("_results", np.zeros(n, bool))
         assert (ended == 2).all() and venv.finished.all(), f"episodes played with episodes=2: {ended}"
-        told = [np.array(part) for part in _leaves(venv.step(actions[0])[0])]
+        returned = [np.array(part) for part in _leaves(venv.step(actions[0])[0])]
         obs = venv.assign(dict.fromkeys(range(n), 2), now=True)
         assert venv.finished.all() and not venv.step(actions[0])[1].any(), "who is finished plays again"
-        assert _equal([told], [_leaves(obs)]), "assign changes what who is finished sees"
+        assert _equal([returned], [_leaves(obs)]), "assign changes what who is finished sees"
         venv.reset()
         worlds = getattr(venv, "running", {"world": np.full(n, 2)})["world"]
         assert not venv.finished.any() and (worlds == 2).all(), "what was assigned is forgotten by reset()"

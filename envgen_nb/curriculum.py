@@ -51,8 +51,8 @@ def episodes_of(
     cut: bool = False,                   # whether they were broken off
 ) -> Episodes:
     "What an environment tells of some of its sub-environments' episodes, copied."
-    told = {"possible": np.ones_like(results["unlocked"])} | dict(results)
-    parts = (np.array(told[key][which]) for key in ("return", "length", "unlocked", "world", "possible"))
+    record = {"possible": np.ones_like(results["unlocked"])} | dict(results)
+    parts = (np.array(record[key][which]) for key in ("return", "length", "unlocked", "world", "possible"))
     return Episodes(*parts, np.full(np.count_nonzero(which), cut))
 
 # %% ../nbs/curriculum/49_curriculum.ipynb #17290e9c
@@ -74,6 +74,10 @@ class Curriculum(ABC):
     ):
         self.num_envs, self.seed, self.ratio = num_envs, seed, ratio
 
+    def places(self) -> int:
+        "How many sub-environments play designed worlds at the same time, and so how many new worlds there is room for."
+        return self.num_envs
+
     @abstractmethod
     def begin(
         self,
@@ -81,6 +85,13 @@ class Curriculum(ABC):
         steps: int,             # environment steps of training in this cycle, all sub-environments together
     ) -> Changes:
         "A cycle begins. Before the first one all play the original game, and no episode has begun."
+
+    def spend(  # noqa: B027 (most have no share to take it from)
+        self,
+        steps: int,   # environment steps, whole rollouts of them
+    ) -> None:
+        """The next cycle is shorter by so many steps: they went into choosing its worlds. Told before `begin`, which is
+        given the steps that are left."""
 
     def update(
         self,
@@ -102,9 +113,14 @@ class Curriculum(ABC):
 class EnvGen(Curriculum):
     "The designed worlds, then the original game, cycle by cycle; `ratio` of each cycle's steps are in designed worlds."
     done, due = 0, 0.0        # steps of this cycle so far; of them in designed worlds, 0 when that is over
+    spent = 0                 # of the next cycle's share in designed worlds, on choosing them
+
+    def spend(self, steps: int) -> None:
+        self.spent = steps
 
     def begin(self, worlds: Sequence[int], steps: int) -> Changes:
-        self.done, self.due = 0, self.ratio * steps if worlds else 0.0
+        share = self.ratio * (steps + self.spent) - self.spent
+        self.done, self.spent, self.due = 0, 0, max(share, 0.0) if worlds else 0.0
         return self._all(worlds if self.due else [0])
 
     def update(self, steps: int, episodes: Episodes) -> Changes:
@@ -121,8 +137,11 @@ class EnvGen(Curriculum):
 class Constant(Curriculum):
     "A mixture at all times: `ratio` of the sub-environments play designed worlds, to the last step."
 
+    def places(self) -> int:
+        return round(self.ratio * self.num_envs)
+
     def begin(self, worlds: Sequence[int], steps: int) -> Changes:
-        return Changes({i: worlds[i % len(worlds)] for i in range(round(self.ratio * self.num_envs)) if worlds})
+        return Changes({i: worlds[i % len(worlds)] for i in range(self.places()) if worlds})
 
 # %% ../nbs/curriculum/49_curriculum.ipynb #aec87648
 curricula = Registry("curriculum", "envgen_nb.curricula", Curriculum, {

@@ -81,10 +81,10 @@ class SB3VecEnv(_Whole):
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         "Play them: observations, rewards (N,) float32, which episodes ended (N,) bool, an info for each."
         obs, rewards, terminated, truncated, infos = self.venv.step(self._actions)
-        told: list[dict[str, Any]] = [{"TimeLimit.truncated": False} for _ in rewards]
+        last_infos: list[dict[str, Any]] = [{"TimeLimit.truncated": False} for _ in rewards]
         for i in np.flatnonzero(terminated | truncated).tolist():
-            told[i] = self._last_info(i, bool(truncated[i] and not terminated[i]), infos)
-        return obs, rewards.astype(np.float32), terminated | truncated, told
+            last_infos[i] = self._last_info(i, bool(truncated[i] and not terminated[i]), infos)
+        return obs, rewards.astype(np.float32), terminated | truncated, last_infos
 
     def _last_info(self, i: int, cut: bool, infos: dict[str, Any]) -> dict[str, Any]:
         "The info of a sub-environment whose episode ended in this step."

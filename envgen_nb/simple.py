@@ -134,8 +134,8 @@ class SimpleVectorEnv(VectorEnv):
     @property
     def running(self) -> dict[str, np.ndarray]:
         "The episodes that are being played, told as those that have ended are; length 0: none is."
-        told, live = self._results(), np.array([copy.live for copy in self.copies])
-        return told | {"length": told["length"] * live, "return": told["return"] * live}
+        results, live = self._results(), np.array([copy.live for copy in self.copies])
+        return results | {"length": results["length"] * live, "return": results["return"] * live}
 
     def reset(self, *, seed: int | Sequence[int] | None = None,
               options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -263,13 +263,13 @@ class SimpleVectorEnv(VectorEnv):
 
     def _results(self) -> dict[str, np.ndarray]:
         "The present episodes in numbers."
-        told = {"return": np.array([copy.total for copy in self.copies]),
+        results = {"return": np.array([copy.total for copy in self.copies]),
                 "length": np.array([len(copy.actions) for copy in self.copies], np.int32),
                 "unlocked": self.unlocked, "world": np.array([copy.world for copy in self.copies], np.int32)}
         if any(copy.game.possible is not None for copy in self.copies):
             every = set(self.simulator.objectives)
-            told["possible"] = self._objectives(lambda game: every if game.possible is None else game.possible)
-        return told
+            results["possible"] = self._objectives(lambda game: every if game.possible is None else game.possible)
+        return results
 
     def _objectives(self, of: Callable[[Game], set[str]]) -> np.ndarray:
         "A set of objectives of each copy as (N, objectives) bool."

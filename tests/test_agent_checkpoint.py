@@ -12,7 +12,6 @@ import zipfile
 import numpy as np
 import pytest
 import torch
-from agent_games import Orchard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_ch
 from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import train
+from envgen_nb.examples import Orchard
 
 PRESET = get_preset("symbols", hidden=(16, 16), rollout_steps=16, num_envs=8)
 

@@ -7,7 +7,6 @@ import random
 import numpy as np
 import pytest
 import torch
-from agent_games import Orchard
 from gymnasium.vector import AutoresetMode
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +20,7 @@ from envgen_nb.agent.networks import as_tensors
 from envgen_nb.agent.ppo import PPO, gae, ppo_loss
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer, num_rollouts, play, train
+from envgen_nb.examples import Orchard
 
 SMALL = get_preset("symbols", hidden=(32, 32), num_envs=8, rollout_steps=32, epochs=2, minibatches=2, gae_lambda=0.9,
                    learning_rate=3e-3, clip=0.2)

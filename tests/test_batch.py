@@ -205,7 +205,7 @@ def test_play_command(run, tmp_path, command):
     frames = [np.asarray(f.convert("RGB")) for f in ImageSequence.Iterator(Image.open(tmp_path / "clip.gif"))]
     assert 10 < len(frames) <= 31 and any((a != frames[0]).any() for a in frames[1:])
     for wrong in (["--out", tmp_path / "clip.mp4"], ["--out", tmp_path / "c.gif", "--world", "cycle-9:1"],
-                  ["--out", tmp_path / "c.gif", "--part", "cycle-9"]):
+                  ["--out", tmp_path / "c.gif", "--cycle", "cycle-9"]):
         refused = command("play", run.path, *wrong)
         assert refused.returncode == 2 and "Traceback" not in refused.stderr
     told = [play(run, tmp_path / "a.gif", steps=20, seed=3), play(run, tmp_path / "b.gif", steps=20, seed=3)]

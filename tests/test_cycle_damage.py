@@ -27,7 +27,7 @@ def whole(tmp_path_factory):
     """A finished run, with a call in its log of costs."""
     run = create_run(make_settings(**SMALL), tmp_path_factory.mktemp("runs") / "whole")
     list(run_cycles(run.path))
-    append_jsonl(run.path / "usage.jsonl", {"part": "cycle-1", "usage": {"calls": 1, "tokens_in": 10, "tokens_out": 2,
+    append_jsonl(run.path / "usage.jsonl", {"cycle": "cycle-1", "usage": {"calls": 1, "tokens_in": 10, "tokens_out": 2,
                                                                          "seconds": 1.0, "price": None}})
     assert run.usage().calls == 1
     return run.path
@@ -45,25 +45,25 @@ def contents(folder, but=()):
             and str(path.relative_to(folder)) not in ("events.jsonl", "report.html", *but)}
 
 
-def measured(folder, part):
-    return {name: value for name, value in json.loads((folder / part / "evaluation.json").read_text()).items()}
+def measured(folder, cycle):
+    return {name: value for name, value in json.loads((folder / cycle / "evaluation.json").read_text()).items()}
 
 
-@pytest.mark.parametrize("part", ["cycle-0", "cycle-1", "cycle-2", "final"])
-def test_a_deleted_measurement_is_made_again_of_the_agent_of_that_time(copy, part):
-    before, was = contents(copy, [f"{part}/evaluation.json"]), measured(copy, part)
-    (copy / part / "evaluation.json").unlink()
-    assert position(RunFolder(copy)).part == part and position(RunFolder(copy)).step == "evaluate"
+@pytest.mark.parametrize("cycle", ["cycle-0", "cycle-1", "cycle-2", "final"])
+def test_a_deleted_measurement_is_made_again_of_the_agent_of_that_time(copy, cycle):
+    before, was = contents(copy, [f"{cycle}/evaluation.json"]), measured(copy, cycle)
+    (copy / cycle / "evaluation.json").unlink()
+    assert position(RunFolder(copy)).cycle == cycle and position(RunFolder(copy)).step == "evaluate"
     events = list(run_cycles(copy))
-    assert [event.part for event in events if isinstance(event, Evaluated)] == [part]
-    assert measured(copy, part) == was and contents(copy, [f"{part}/evaluation.json"]) == before
+    assert [event.cycle for event in events if isinstance(event, Evaluated)] == [cycle]
+    assert measured(copy, cycle) == was and contents(copy, [f"{cycle}/evaluation.json"]) == before
 
 
 def test_in_the_middle_of_a_run_too(whole, tmp_path):
     """With the agent one cycle further: nothing of the cycle is written but the measurement."""
     run = create_run(make_settings(**SMALL), tmp_path / "run")
     for event in run_cycles(run.path):
-        if isinstance(event, Training) and event.part == "cycle-2":
+        if isinstance(event, Training) and event.cycle == "cycle-2":
             break
     (run.path / "cycle-1" / "evaluation.json").unlink()
     before = contents(run.path / "cycle-1")
@@ -98,14 +98,14 @@ def test_a_kill_between_the_agent_and_its_measurement_is_no_matter(whole, tmp_pa
     assert (run.path / "cycle-1" / "checkpoint.pt").exists() and run.evaluation("cycle-1") is None
     monkeypatch.setattr(run_module, "write_json", write)
     list(run_cycles(run.path))
-    assert all(measured(run.path, part) == measured(whole, part) for part in run.parts)
+    assert all(measured(run.path, cycle) == measured(whole, cycle) for cycle in run.cycles)
 
 
 def test_without_its_checkpoint_a_run_goes_on_from_that_of_the_last_part(whole, tmp_path):
     """Bit by bit, the games that wait among it."""
     run = create_run(make_settings(**SMALL), tmp_path / "run")
     for event in run_cycles(run.path):
-        if isinstance(event, Training) and event.part == "cycle-2":
+        if isinstance(event, Training) and event.cycle == "cycle-2":
             break
     (run.path / "checkpoint.pt").write_bytes(b"damaged")
     with pytest.raises(RunFolderError, match="Delete it: envgen resume .* then goes on from cycle-1/checkpoint.pt"):
@@ -115,8 +115,8 @@ def test_without_its_checkpoint_a_run_goes_on_from_that_of_the_last_part(whole, 
     list(run_cycles(run.path))
     some, other = (load_checkpoint(path / "checkpoint.pt")["learner"]["policy"] for path in (run.path, whole))
     assert all(torch.equal(some[name], other[name]) for name in some) and contents(run.path / "cycle-1") == before
-    for part in run.parts:
-        assert [r["episodes"] for r in run.metrics(part)] == [r["episodes"] for r in RunFolder(whole).metrics(part)]
+    for cycle in run.cycles:
+        assert [r["episodes"] for r in run.metrics(cycle)] == [r["episodes"] for r in RunFolder(whole).metrics(cycle)]
 
 
 def test_without_any_checkpoint_a_trained_run_is_refused(copy):
@@ -171,7 +171,7 @@ def attempts(folder, name):
     yield lambda: list(run_cycles(folder))
     yield lambda: RunFolder(folder).check()
     if name == "cycle-1/checkpoint.pt":
-        yield lambda: play(RunFolder(folder), folder.parent / "clip.gif", part="cycle-1", steps=2)
+        yield lambda: play(RunFolder(folder), folder.parent / "clip.gif", cycle="cycle-1", steps=2)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -213,10 +213,10 @@ def test_to_delete_it_does_what_was_said(copy, whole, name):
     write_report(RunFolder(copy).check())
     if name != "cycle-1/purposes.json":
         assert RunFolder(copy).worlds("cycle-1") == RunFolder(whole).worlds("cycle-1")
-        assert all(measured(copy, part) == measured(whole, part) for part in RunFolder(whole).parts)
+        assert all(measured(copy, cycle) == measured(whole, cycle) for cycle in RunFolder(whole).cycles)
 
 
-@pytest.mark.parametrize("name, line", [("usage.jsonl", b'{"part": 3}'), ("events.jsonl", b"[]"),
+@pytest.mark.parametrize("name, line", [("usage.jsonl", b'{"cycle": 3}'), ("events.jsonl", b"[]"),
                                         ("cycle-1/metrics.jsonl", b'{"phase": "worlds"}')])
 def test_to_delete_a_line_does_what_was_said(copy, name, line):
     original = (copy / name).read_bytes()

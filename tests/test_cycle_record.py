@@ -11,10 +11,9 @@ from envgen_nb.cycle.edit import change_settings, position
 from envgen_nb.cycle.folder import create_run, world_records
 from envgen_nb.cycle.run import Accepted, Evaluated, Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.studio.compare import binned_returns
-from envgen_nb.studio.figures import learning_figure, table_text, training_episodes, training_score
+from envgen_nb.results import binned_returns, history, training_episodes, training_score
+from envgen_nb.studio.figures import learning_figure, table_text
 from envgen_nb.studio.progress import say
-from envgen_nb.studio.run import history
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=4_096, final_steps=2_048, evaluation_runs=1,
              evaluation_episodes=2, threads=1, seed=5, agent_options={"num_envs": 8, "rollout_steps": 128})
@@ -22,7 +21,7 @@ SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=4_096, final_steps=2_048, e
 
 def steps_played(run, phase=None):
     """Environment steps in all recorded training episodes."""
-    return sum(int(run.episodes(record, phase).lengths.sum()) for part in run.parts for record in run.metrics(part))
+    return sum(int(run.episodes(record, phase).lengths.sum()) for cycle in run.cycles for record in run.metrics(cycle))
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +42,10 @@ def test_without_worlds_everything_is_the_original_game(plain):
     assert len(training) == 10 and {event.phase for event in training} == {"original"}
     assert all("original game" in say(event.record()) for event in training)
     episodes = training_episodes(run)
-    assert len(episodes) == sum(len(run.episodes(r)) for part in run.parts for r in run.metrics(part)) > 8
+    assert len(episodes) == sum(len(run.episodes(r)) for cycle in run.cycles for r in run.metrics(cycle)) > 8
     edges = np.linspace(0, 10_241, 6)
     assert [len(found) for found in binned_returns(run, edges)] == np.histogram(
-        [r["step"] for part in run.parts for r in run.metrics(part) for cut in run.episodes(r).cut if not cut], edges
+        [r["step"] for cycle in run.cycles for r in run.metrics(cycle) for cut in run.episodes(r).cut if not cut], edges
     )[0].tolist()
     assert not learning_figure(run).layout.shapes and {point.phase for point in history(run)} == {"original"}
     text = (run.path / "cycle-1" / "metrics.jsonl").read_text()
@@ -61,9 +60,9 @@ def test_each_step_is_in_one_episode(which, request):
     assert steps_played(run) == done == 10_240
     in_worlds = sum(event.phase == "worlds" for event in events if isinstance(event, Training)) * 1024
     assert steps_played(run, "worlds") == in_worlds == (0 if which == "plain" else 4_096)
-    last = {part: [run.episodes(record).cut.any() for record in run.metrics(part)] for part in run.parts[1:]}
+    last = {cycle: [run.episodes(record).cut.any() for record in run.metrics(cycle)] for cycle in run.cycles[1:]}
     ends = {"plain": [], "designed": [1]}[which]
-    assert {part: np.flatnonzero(found).tolist() for part, found in last.items()} == {
+    assert {cycle: np.flatnonzero(found).tolist() for cycle, found in last.items()} == {
         "cycle-1": ends, "cycle-2": ends, "final": [1]}
     whole = [run.episodes(record) for record in run.metrics("final")]
     assert max(int(e.lengths.max()) for e in whole if len(e)) > 128          # began in a stage before
@@ -81,9 +80,9 @@ def test_a_run_without_worlds_is_one_stretch_of_training(plain, tmp_path):
 def test_worlds_and_the_original_game_are_counted_apart(designed):
     run, events = designed
     training = [event for event in events if isinstance(event, Training)]
-    assert {event.phase for event in training if event.part == "cycle-1"} == {"worlds", "original"}
-    assert len(training_episodes(run)) == sum(len(run.episodes(record, "original")) for part in run.parts
-                                              for record in run.metrics(part))
+    assert {event.phase for event in training if event.cycle == "cycle-1"} == {"worlds", "original"}
+    assert len(training_episodes(run)) == sum(len(run.episodes(record, "original")) for cycle in run.cycles
+                                              for record in run.metrics(cycle))
     points = [point for point in history(run) if point.episodes]
     told = [(e.done, e.phase, e.episodes) for e in training if e.episodes]
     assert sorted({(p.step, p.phase, p.episodes) for p in points}) == sorted(told)
@@ -99,7 +98,7 @@ def test_a_mixture_at_all_times(tmp_path):
     training = [event for event in events if isinstance(event, Training)]
     assert len(training) == 10 and {event.phase for event in training} == {"both"}
     assert steps_played(run) == 10_240 and steps_played(run, "worlds") == pytest.approx(5_120, abs=600)
-    whole = [run.episodes(record) for part in run.parts for record in run.metrics(part)]
+    whole = [run.episodes(record) for cycle in run.cycles for record in run.metrics(cycle)]
     assert {1, 2, 3, 4} >= set(np.concatenate([e.worlds for e in whole]).tolist()) - {0} >= {1}
     assert not any(e.cut.any() for e in whole[:-1]) and whole[-1].cut.sum() <= 8
     assert {point.phase for point in history(run)} == {"original", "worlds"}
@@ -119,8 +118,8 @@ def test_stopped_everywhere_it_is_the_same(designed, tmp_path, monkeypatch):
     some, other = (load_checkpoint(path / "checkpoint.pt")["learner"]["policy"]
                    for path in (run.path, designed[0].path))
     assert all(torch.equal(some[name], other[name]) for name in some)
-    for part in run.parts:
-        assert [r["episodes"] for r in run.metrics(part)] == [r["episodes"] for r in designed[0].metrics(part)]
+    for cycle in run.cycles:
+        assert [r["episodes"] for r in run.metrics(cycle)] == [r["episodes"] for r in designed[0].metrics(cycle)]
 
 
 def test_a_cycle_that_was_begun_without_worlds_stays_so(tmp_path):
@@ -131,8 +130,9 @@ def test_a_cycle_that_was_begun_without_worlds_stays_so(tmp_path):
     run = change_settings(run, designer="offline")
     assert position(run).step == "train" and position(run).begun
     events = list(run_cycles(run.path))
-    assert [event.part for event in events if isinstance(event, Accepted)] == ["cycle-2"]
-    phases = {part: {e.phase for e in events if isinstance(e, Training) and e.part == part} for part in run.parts[1:]}
+    assert [event.cycle for event in events if isinstance(event, Accepted)] == ["cycle-2"]
+    phases = {cycle: {e.phase for e in events if isinstance(e, Training) and e.cycle == cycle}
+              for cycle in run.cycles[1:]}
     assert phases == {"cycle-1": {"original"}, "cycle-2": {"worlds", "original"}, "final": {"original"}}
     assert steps_played(run) == 10_240 and steps_played(run, "worlds") == 2_048
 
@@ -140,12 +140,12 @@ def test_a_cycle_that_was_begun_without_worlds_stays_so(tmp_path):
 def test_the_last_measurement_is_of_other_maps(plain):
     """What is fed back is measured on the same maps each time; what the run is judged by, on others."""
     run, events = plain
-    seeds = [json.loads(run.text(part, "evaluation.json"))["seed"] for part in run.parts]
+    seeds = [json.loads(run.text(cycle, "evaluation.json"))["seed"] for cycle in run.cycles]
     assert len(set(seeds[:-1])) == 1 and seeds[-1] != seeds[0]
-    assert [event.part for event in events if isinstance(event, Evaluated)] == run.parts
+    assert [event.cycle for event in events if isinstance(event, Evaluated)] == run.cycles
     short = create_run(run.settings.model_copy(update={"num_cycles": 1, "final_steps": 0}), run.path.parent / "short")
     assert [type(event).__name__ for event in run_cycles(short.path)][-1] == "Finished"
-    assert [json.loads(short.text(part, "evaluation.json"))["seed"] for part in short.parts] == [seeds[0], seeds[-1]]
+    assert [json.loads(short.text(cycle, "evaluation.json"))["seed"] for cycle in short.cycles] == [seeds[0], seeds[-1]]
 
 
 def test_the_score_of_training_says_of_how_many_episodes_it_is(plain):

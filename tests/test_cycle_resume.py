@@ -69,27 +69,52 @@ def script(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory, script):
+def undisturbed(script: Path, folder: Path, **settings) -> Path:
     """A run that nothing disturbed."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    create_run(make_settings(**SMALL), folder)
+    create_run(make_settings(**SMALL, **settings), folder)
     process = go(script, folder)
     output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     return folder
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, script):
+    return undisturbed(script, tmp_path_factory.mktemp("whole") / "run")
+
+
 def test_killed_at_random_moments(tmp_path, script, whole, long):
-    folder, rng = tmp_path / "run", random.Random(3)
-    create_run(make_settings(**SMALL), folder)
+    kill(tmp_path / "run", script, whole, 12 if long else 2)
+
+
+@pytest.mark.long
+def test_killed_while_a_mixture_is_played(tmp_path, script):
+    """Where a curriculum has episodes going on in designed worlds and in the original game at every moment."""
+    whole = undisturbed(script, tmp_path / "whole", curriculum="constant")
+    kill(tmp_path / "run", script, whole, 4, curriculum="constant")
+
+
+@pytest.mark.long
+def test_killed_while_worlds_are_chosen(tmp_path, script):
+    """Where the agent plays in order to choose worlds, and the cycle's training is shorter by that."""
+    adversarial = {"designer": "adversarial", "designer_options": {"candidates": 6, "episodes": 2}}
+    whole = undisturbed(script, tmp_path / "whole", **adversarial)
+    kill(tmp_path / "run", script, whole, 6, **adversarial)
+    for cycle in ("cycle-1", "cycle-2"):
+        assert RunFolder(tmp_path / "run").selection(cycle) == RunFolder(whole).selection(cycle) != []
+
+
+def kill(folder: Path, script: Path, whole: Path, times: int, **settings) -> None:
+    """A run that is killed so often ends as that one did, and leaves no process behind."""
+    rng = random.Random(3)
+    create_run(make_settings(**SMALL, **settings), folder)
     kills, marker = 0, f"ENVGEN_TEST_{os.getpid()}_{time.time_ns()}"
     os.environ[marker] = "1"                         # inherited by the run and by its workers
     try:
         for _ in range(60):
             process = go(script, folder)
             # The first kills come early, the later ones further along; the last attempts are left alone.
-            if kills < (12 if long else 3):
+            if kills < times:
                 started = process.stdout.readline()
                 deadline = time.monotonic() + rng.uniform(0.0, 0.8)
                 while time.monotonic() < deadline and process.poll() is None:
@@ -106,16 +131,16 @@ def test_killed_at_random_moments(tmp_path, script, whole, long):
                 break
     finally:
         del os.environ[marker]
-    assert kills >= (10 if long else 3)
+    assert kills >= 0.8 * times
     assert RunFolder(folder).finished()
     assert same(weights(whole), weights(folder)), f"the weights differ after {kills} kills"
-    for part in RunFolder(folder).parts:             # and everything that was measured and logged on the way
+    for cycle in RunFolder(folder).cycles:             # and everything that was measured and logged on the way
         for name in ("prompt.md", "worlds.json"):
-            assert RunFolder(folder).text(part, name) == RunFolder(whole).text(part, name)
-        ours, theirs = RunFolder(folder).evaluation(part), RunFolder(whole).evaluation(part)
+            assert RunFolder(folder).text(cycle, name) == RunFolder(whole).text(cycle, name)
+        ours, theirs = RunFolder(folder).evaluation(cycle), RunFolder(whole).evaluation(cycle)
         assert ours.to_dict() == theirs.to_dict()
-        strip = [{k: v for k, v in record.items() if k != "seconds"} for record in RunFolder(folder).metrics(part)]
-        assert strip == [{k: v for k, v in r.items() if k != "seconds"} for r in RunFolder(whole).metrics(part)]
+        strip = [{k: v for k, v in record.items() if k != "seconds"} for record in RunFolder(folder).metrics(cycle)]
+        assert strip == [{k: v for k, v in r.items() if k != "seconds"} for r in RunFolder(whole).metrics(cycle)]
     for _ in range(100):                             # worker processes die with their killed parents
         if not alive(marker):
             break
@@ -161,11 +186,11 @@ def test_what_the_folder_tells(whole):
     run = RunFolder(whole)
     assert run.finished() and list(run.evaluations()) == ["cycle-0", "cycle-1", "cycle-2", "final"]
     assert "0%" in run.text("cycle-2", "prompt.md") and "collect_wood: " in run.text("cycle-2", "prompt.md")
-    for part in ("cycle-1", "cycle-2"):
-        assert len(run.worlds(part)) == len(run.purposes(part)) == 2
-        assert (whole / part / "worlds.png").read_bytes().startswith(b"\x89PNG")
+    for cycle in ("cycle-1", "cycle-2"):
+        assert len(run.worlds(cycle)) == len(run.purposes(cycle)) == 2
+        assert (whole / cycle / "worlds.png").read_bytes().startswith(b"\x89PNG")
         rollouts = num_rollouts(SMALL["cycle_steps"] // 2, get_preset("symbols"))
-        assert [r["phase"] for r in run.metrics(part)] == ["worlds"] * rollouts + ["original"] * rollouts
+        assert [r["phase"] for r in run.metrics(cycle)] == ["worlds"] * rollouts + ["original"] * rollouts
     assert {r["phase"] for r in run.metrics("final")} == {"original"}
     assert list((whole / "tensorboard").glob("events.*"))
     names = [record["event"] for record in read_jsonl(whole / "events.jsonl")]

@@ -16,13 +16,16 @@ from envgen_nb.designer.base import (
     DesignerError,
     Reply,
     Request,
+    Returns,
     Usage,
     WorldRecord,
     designers,
     make_designer,
     options_of,
 )
+from envgen_nb.designer.baselines import drawn_worlds, from_easy_to_hard
 from envgen_nb.designer.design import conversation, design
+from envgen_nb.designer.manual import Replay
 from envgen_nb.designer.offline import KNOWN, REACH, choose, depths, ranking, within_reach
 from envgen_nb.designer.prompt import (
     KINDS,
@@ -136,6 +139,23 @@ def test_an_update_says_what_was_in_vain_and_what_a_person_changed():
     assert len(lines) == 6
 
 
+def test_without_feedback_a_later_prompt_tells_the_worlds_and_no_rates(tmp_path):
+    """It reads as if nobody had measured anything; the folder of a user may have one of its own."""
+    worlds = [world for name in CRAFTER.objectives[:3] for world in CRAFTER.practice(name)[:1]]
+    prompt = update_prompt(load_templates(), CRAFTER, "paper", 4, None, worlds)
+    assert not any(word in prompt for word in ("{{", "None", "%", "+/-", "success rate", "how often", "\n\n\n"))
+    assert prompt.count("```json") == len(worlds) + 1 and "What to know about these environments:\n\n- " in prompt
+    for words in (*CRAFTER.objectives, *CRAFTER.rules, CRAFTER.task):
+        assert words in prompt
+    assert update_prompt(load_templates(), CRAFTER, "paper", 4, None, []) == first_prompt(load_templates(), CRAFTER)
+    save_templates(load_templates(), tmp_path)
+    write_text(tmp_path / "no_feedback.md", load_templates().no_feedback + "Be brave.")
+    assert update_prompt(load_templates(tmp_path), CRAFTER, "paper", 4, None, worlds) == prompt + "Be brave."
+    write_text(tmp_path / "no_feedback.md", load_templates().update)
+    with pytest.raises(ValueError, match="(?s)the no_feedback prompt of .*feedback}} is not a placeholder"):
+        load_templates(tmp_path)
+
+
 @given(st.text(), st.dictionaries(st.sampled_from(sorted(PLACEHOLDERS)), st.text(), min_size=len(PLACEHOLDERS)))
 def test_what_is_filled_in_is_not_filled_again(text, values):
     for template in (text, "{{task}}" + text.replace("{", "(")):
@@ -150,7 +170,7 @@ def test_what_is_filled_in_is_not_filled_again(text, values):
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 @pytest.mark.parametrize("feedback", [None, RATES], ids=["first", "later"])
 @pytest.mark.parametrize("num_worlds", [1, 4, 30])
-@pytest.mark.parametrize("name", ["offline", "random", "fixed"])
+@pytest.mark.parametrize("name", ["offline", "random", "fixed", "easy_to_hard"])
 def test_designers_without_a_model(name, num_worlds, feedback, vocabulary):
     this = request(vocabulary=vocabulary, num_worlds=num_worlds, feedback=feedback, cycle=2 if feedback else 1, seed=5)
     attempt, = design(make_designer(name), this)
@@ -160,10 +180,11 @@ def test_designers_without_a_model(name, num_worlds, feedback, vocabulary):
 
 
 def test_all_designers_have_names_and_settings():
-    assert set(designers.names()) >= {"openai", "replay", "manual", "offline", "random", "fixed", "none"}
+    assert set(designers.names()) >= {"openai", "replay", "manual", "offline", "random", "fixed", "easy_to_hard",
+                                      "adversarial", "none"}
     assert options_of("offline") == () and {"model", "base_url", "api_key_env"} <= set(options_of("openai"))
     assert "api_key" not in options_of("openai")
-    for name in ("offline", "none", "random", "manual", "fixed"):
+    for name in ("offline", "none", "random", "manual", "fixed", "easy_to_hard", "adversarial"):
         assert isinstance(make_designer(name), Designer)
         with pytest.raises(ValueError, match=f"{name}.*no setting colour"):
             make_designer(name, colour="red")
@@ -198,6 +219,67 @@ def test_offline_changes_its_mind_with_the_rates():
                     history=(tuple(WorldRecord(world) for world, _ in choose(beginner)),))
     variants = [name for _, names in choose(beginner) for name in names if len(CRAFTER.practice(name)) > 1]
     assert not variants or [w for w, _ in choose(stuck)] != [w for w, _ in choose(beginner)]
+
+
+def test_offline_told_no_rates_goes_on_to_other_worlds():
+    """As in the first cycle, spread from easy to hard; worlds that were not used come first, by the run's seed."""
+    for vocabulary in VOCABULARIES:
+        history, used = [], []
+        for cycle in range(1, 6):
+            this = request(vocabulary=vocabulary, cycle=cycle, num_cycles=5, seed=7, history=tuple(history))
+            worlds = [world for world, _ in choose(this)]
+            deep = [depths(CRAFTER)[names[0]] for _, names in choose(this)]
+            assert worlds == [world for world, _ in choose(this)] and len(set(worlds)) == 4
+            assert deep == sorted(deep) and deep[0] < deep[-1]
+            history.append(tuple(WorldRecord(world) for world in worlds))
+            used += worlds
+        assert len(set(used)) == 20
+    again = make_designer("offline").reply(this).text
+    assert "told none" in again and "%" not in again
+
+
+# --- easy to hard, and adversarial
+
+
+@pytest.mark.parametrize("num_cycles, num_worlds", [(1, 1), (1, 4), (4, 4), (4, 1), (30, 2)])
+def test_easy_to_hard_walks_from_the_first_world_to_the_last(num_cycles, num_worlds):
+    whole = from_easy_to_hard(request())
+    worlds, counts = [world for world, _, _ in whole], [count for _, _, count in whole]
+    every = {world for name in CRAFTER.objectives for world in CRAFTER.practice(name)}
+    assert counts == sorted(counts) and set(worlds) == every
+    places = []
+    for cycle in range(1, num_cycles + 1):
+        attempt, = design(make_designer("easy_to_hard"), request(cycle=cycle, num_cycles=num_cycles,
+                                                                 num_worlds=num_worlds, feedback=RATES, seed=cycle))
+        places += [worlds.index(one.world) for one in attempt.designs]
+    assert places == sorted(places) and places[0] == 0
+    steps = [b - a for a, b in zip(places, places[1:], strict=False)]
+    assert not steps or (places[-1] == len(worlds) - 1 and max(steps) - min(steps) <= 1)
+
+
+def test_adversarial_takes_those_with_the_lowest_returns_in_the_order_drawn():
+    asked = []
+
+    def measure(worlds, episodes):
+        asked.append((tuple(worlds), episodes))
+        return [float(k % 4) for k in range(len(worlds))]
+
+    this = request(seed=4, cycle=2, num_worlds=5, measure=measure)
+    attempt, = design(make_designer("adversarial"), this)
+    (drawn, episodes), = asked
+    assert len(drawn) == 16 and episodes == 4
+    assert list(drawn[:5]) == [one.world for one in next(design(make_designer("random"), this)).designs]
+    assert [one.world for one in attempt.designs] == [drawn[k] for k in (0, 4, 8, 12, 1)]
+    assert "0.00, 1.00, 2.00, 3.00, 0.00" in attempt.reply.text and "steps" not in attempt.reply.text.splitlines()[0]
+    own = make_designer("adversarial", candidates=6, episodes=1, fill=0.2)
+    attempt, = design(own, request(num_worlds=2, measure=lambda worlds, episodes: Returns([1.0] * len(worlds), 1234)))
+    assert "1,234 steps" in attempt.reply.text
+    assert [one.world for one in attempt.designs] == drawn_worlds(request(num_worlds=2), 6, 0.2)[:2]
+    for name, value in [("candidates", 0), ("episodes", 0), ("fill", 2)]:
+        with pytest.raises(ValueError, match=name):
+            make_designer("adversarial", **{name: value})
+    with pytest.raises(DesignerError, match="in a run only"):
+        make_designer("adversarial").reply(request())
 
 
 # --- fixed
@@ -338,3 +420,12 @@ def test_designer_needs_no_torch_and_no_game():
             "print([m for m in sys.modules if m == 'torch' or m.startswith(('envgen_nb.crafter', 'envgen_nb.agent'))])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]" and len(modules) == 9
+
+
+def test_the_recorded_runs_can_be_replayed():
+    """Prompts lie beside the replies there, and are not taken for some."""
+    folder = Path(__file__).parent.parent / "nbs" / "lab" / "experiments" / "recordings" / "live"
+    for seed in range(8):
+        replay, model = Replay(files=folder / f"seed-{seed}"), get_simulator("crafter").world_class("paper")
+        assert [path.name for path in replay.paths] == [f"cycle-{k}.reply.md" for k in range(1, 5)]
+        assert all(parse_reply(text, model, 4)[1] == [] for text in replay.texts)

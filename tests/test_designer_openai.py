@@ -90,13 +90,13 @@ def test_a_price_has_a_currency_wherever_it_is_shown(tmp_path):
             write_text(tmp_path / f"{name}.ini", ini.format(server.url, line))
             run = create_run(load_settings(tmp_path / f"{name}.ini", **SMALL), tmp_path / name)
             reply = make_designer("openai", **run.settings.designer_options).reply(REQUEST)
-            append_jsonl(run.path / "usage.jsonl", {"part": "cycle-1", "usage": asdict(reply.usage)})
+            append_jsonl(run.path / "usage.jsonl", {"cycle": "cycle-1", "usage": asdict(reply.usage)})
             text = html.unescape(write_report(run).read_text())
             shown[name] = run.usage().cost
             for place in (cost_html(run), comparison_html([run]), text):
                 assert shown[name] in place
     assert shown["usual"].endswith(" USD") and shown["euro"].endswith(" EUR")
-    append_jsonl(run.path / "usage.jsonl", {"part": "cycle-1", "usage": {"calls": 1, "price": 1.0}})   # of before
+    append_jsonl(run.path / "usage.jsonl", {"cycle": "cycle-1", "usage": {"calls": 1, "price": 1.0}})   # of before
     assert run.usage().cost == "not known"
 
 

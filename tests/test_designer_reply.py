@@ -21,6 +21,7 @@ from envgen_nb.designer.reply import (
     response_schema,
     unmarked,
 )
+from envgen_nb.examples import GardenWorld, Soil
 from envgen_nb.studio.reply import reply_html
 from envgen_nb.world import Section, World, get_simulator, parameters, random_world
 
@@ -36,18 +37,6 @@ class MazeWorld(World):
     keys_held: int | None = Field(None, ge=0, le=3, description="keys at the start")
     gem_distance: Literal["near", "any", "far"] | None = Field(None, description="how far the gem is")
     loops: Literal["none", "few", "many"] | None = Field(None, description="extra openings")
-
-
-class Soil(Section):
-    wetness: Literal["dry", "damp", "wet"] | None = Field(None, description="how wet the beds are")
-    stones: int | None = Field(None, ge=0, le=9, description="stones in the bed")
-
-
-class GardenWorld(World):
-    soil: Soil = Soil()
-    seeds: int | None = Field(None, ge=0, le=9, description="seeds in hand at the start")
-    pests: tuple[Literal["snail", "rabbit"], ...] | None = Field(None, max_length=2, description="who eats the harvest")
-    fence: bool | None = Field(None, description="whether there is a fence")
 
 
 def said(reply: str, num_worlds: int = 2, model: type[World] = GardenWorld) -> list[str]:
@@ -175,7 +164,7 @@ REFUSED = {
                       ['Environment 1, soil.wetness: "moist" is not allowed; allowed: dry | damp | wet']),
     "wrong case": (fenced('{"soil": {"wetness": "Dry"}}', TWO), ['Environment 1, soil.wetness: "Dry" is not allowed']),
     "unknown key": (fenced(ONE, '{"gnomes": 2}'), ["Environment 2, gnomes: there is no such setting; here one may set: "
-                                                  "fence, pests, seeds, soil"]),
+                                                  "fence, pests, ripe, seeds, soil"]),
     "unknown key inside": (fenced(ONE, '{"soil": {"sand": 2}}'),
                            ["Environment 2, soil.sand: there is no such setting"]),
     "setting in the wrong place": (fenced(ONE, '{"stones": 2}'), ["Environment 2, stones: there is no such setting"]),

@@ -23,7 +23,8 @@ from envgen_nb.cycle.settings import make_settings
 from envgen_nb.heist import game, vector
 from envgen_nb.heist.vector import OBJECTIVES
 from envgen_nb.heist.world import HardHeistWorld
-from envgen_nb.studio.figures import table_text, training_episodes, training_score
+from envgen_nb.results import training_episodes, training_score
+from envgen_nb.studio.figures import table_text
 from envgen_nb.world import games, get_simulator
 
 SMALL = dict(simulator="heist", agent="laptop", num_cycles=1, num_worlds=4, cycle_steps=4096, final_steps=2048,
@@ -68,8 +69,8 @@ def test_a_stopped_run_goes_on_to_the_same_end(finished, tmp_path):
     ends = [load_checkpoint(path / "checkpoint.pt")["learner"]["policy"] for path in (finished.path, tmp_path / "run")]
     assert stops > 4 and RunFolder(tmp_path / "run").finished()
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
-    for part in finished.parts:
-        assert RunFolder(tmp_path / "run").evaluation(part).to_dict() == finished.evaluation(part).to_dict()
+    for cycle in finished.cycles:
+        assert RunFolder(tmp_path / "run").evaluation(cycle).to_dict() == finished.evaluation(cycle).to_dict()
 
 
 def test_rates_count_only_the_episodes_that_had_the_objective(finished):
@@ -82,7 +83,7 @@ def test_rates_count_only_the_episodes_that_had_the_objective(finished):
     for k, name in enumerate(OBJECTIVES):
         having = [got for had, got in episodes[-100:] if k in had]
         assert last[name] == pytest.approx(100 * np.mean([k in got for got in having]) if having else 0, abs=0.06)
-    original = [record["episodes"] for part in finished.parts for record in finished.metrics(part)
+    original = [record["episodes"] for cycle in finished.cycles for record in finished.metrics(cycle)
                 if record["phase"] == "original"]
     taken = [OBJECTIVES.index("take_gem") in got for r in original for got in r["unlocked"]]
     assert training_score(finished) == (pytest.approx(100 * np.mean(taken)) if taken else None)
@@ -92,7 +93,7 @@ def test_rates_count_only_the_episodes_that_had_the_objective(finished):
 def test_the_rate_over_training_is_that_of_all_episodes_and_not_of_those_that_ended_early(finished):
     """An episode of 1,000 steps does not end within a stage of 128; those that do have taken the gem."""
     episodes, take = training_episodes(finished), OBJECTIVES.index("take_gem")
-    assert episodes.lengths.sum() == 4096                          # half of the cycle, and the final part: all of it
+    assert episodes.lengths.sum() == 4096                          # half of the cycle, and of `final` all of it
     assert episodes.cut.sum() == 16 and not episodes.unlocked[episodes.cut, take].any()
     assert training_score(finished) == pytest.approx(100 * episodes.unlocked[:, take].mean())
     assert training_score(finished) < 60

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from envgen_nb.agent.learner import learners
 from envgen_nb.cli import main
-from envgen_nb.curriculum import curricula
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run, trust
-from envgen_nb.cycle.settings import SettingsError, changed_settings, make_settings
+from envgen_nb.cycle.settings import NAMING, SettingsError, changed_settings, make_settings
 from envgen_nb.designer.base import designers
 from envgen_nb.studio.figures import success_html
 from envgen_nb.studio.studio import Studio
@@ -27,6 +25,8 @@ name = "orchard-kit"
 version = "1.0"
 [project.entry-points."envgen_nb.games"]
 apples = "orchard_kit.game:Orchard"
+[project.entry-points."envgen_nb.vocabularies"]
+"orchard.near" = "orchard_kit.words:NearWorld"
 [project.entry-points."envgen_nb.designers"]
 gardener = "orchard_kit:Gardener"
 [project.entry-points."envgen_nb.learners"]
@@ -71,6 +71,17 @@ class Turns(Curriculum):
         return Changes({i: self.worlds[i // 2 % len(self.worlds)] if (i + self.rounds) % 2 else 0
                         for i in range(self.num_envs)})
 '''
+WORDS = '''"""A vocabulary of the orchard: a designer may bring the apple near, not far away."""
+from typing import Literal
+
+from pydantic import Field
+
+from orchard_kit.game import OrchardWorld
+
+
+class NearWorld(OrchardWorld):
+    apple: Literal["near"] | None = Field(None, description="whether the apple is brought near")
+'''
 PUPIL = '''"""A learner: each action is one more than the one before, of each sub-environment."""
 import torch
 
@@ -101,6 +112,7 @@ def site(tmp_path_factory) -> Path:
     (source / "pyproject.toml").write_text(PROJECT)
     (source / "orchard_kit" / "__init__.py").write_text(GARDENER)
     (source / "orchard_kit" / "pupil.py").write_text(PUPIL)
+    (source / "orchard_kit" / "words.py").write_text(WORDS)
     (source / "orchard_kit" / "game.py").write_text((TESTS / "game_by_docs.py").read_text())
     done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
                            "--no-build-isolation", "--target", site, source], capture_output=True, text=True)
@@ -136,9 +148,9 @@ def command(capsys, monkeypatch):
         del sys.modules[name]
 
 
-def test_an_installed_package_adds_a_game_a_designer_a_learner_and_a_curriculum(site, tmp_path, command, long):
+def test_an_installed_package_adds_what_can_be_added(site, tmp_path, command, long):
     run = tmp_path / "run"
-    names = {"designer": "gardener", "learner": "pupil", "curriculum": "turns"}
+    names = {"vocabulary": "near", "designer": "gardener", "learner": "pupil", "curriculum": "turns"}
     given = [text for name, value in names.items() for text in ("-p", name, value)]
     done = envgen(site, "run", "apples", *given, "-p", "folder", run, *OPTIONS)
     assert done.returncode == 0 and "find_apple_soon" in done.stdout, done.stderr
@@ -150,20 +162,24 @@ def test_an_installed_package_adds_a_game_a_designer_a_learner_and_a_curriculum(
         RunFolder(run)                                               # here it is not installed
     assert command(site, "report", run)[0] == 0
     assert "reached" in command(site, "play", run, "--out", tmp_path / "clip.gif", "--world", "cycle-1:1")[1]
-    assert "An apple is near within 2 steps." in command(site, "prompt", "apples")[1]
+    assert "whether the apple is brought near" in (run / "cycle-1" / "prompt.md").read_text()
+    told = command(site, "prompt", "apples", "--vocabulary", "near")[1]
+    assert "An apple is near within 2 steps." in told and "whether the apple is brought near" in told
+    assert "orchard has no vocabulary 'nearer'; it has: default, near" in command(
+        site, "prompt", "apples", "--vocabulary", "nearer")[2]
     if long:
         begun = unfinished(site, tmp_path / "begun", simulator="apples", **names)
         assert envgen(site, "resume", begun).returncode == 0
 
 
 def test_a_class_is_named_by_where_it_is(site, tmp_path, command, monkeypatch, long):
-    monkeypatch.setattr(games, "written", set())
-    for registry in (designers, learners, curricula):
+    for registry in NAMING.values():
         monkeypatch.setattr(registry, "written", set())
     mark = tmp_path / "imported"
     monkeypatch.setenv("IMPORTED", str(mark))
-    names = {"simulator": "orchard_kit.game:Orchard", "designer": "orchard_kit:Gardener",
-             "learner": "orchard_kit.pupil:Pupil", "curriculum": "orchard_kit:Turns"}
+    names = {"simulator": "orchard_kit.game:Orchard", "vocabulary": "orchard_kit.words:NearWorld",
+             "designer": "orchard_kit:Gardener", "learner": "orchard_kit.pupil:Pupil",
+             "curriculum": "orchard_kit:Turns"}
     run = unfinished(site, tmp_path / "begun", **names)
     mark.unlink()
     for words in (("report", run), ("play", run, "--out", tmp_path / "clip.gif"), ("resume", run)):

@@ -93,6 +93,12 @@ def test_command(command, run, tmp_path):
     if words[1] == "worlds":
         (tmp_path / "worlds.json").write_text((run / "cycle-1" / "worlds.json").read_text())
         words = [str(tmp_path / word) if word.startswith("worlds.") else word for word in words]
+    if words[1] == "experiment":                          # the file that the README shows, with less to do
+        text = next(block for block in re.findall(r"```toml\n(.*?)```", README, re.S) if "[arms." in block)
+        tiny = "\n".join(f"{name} = {value}" for name, value in re.findall(r"-p (\w+) (\S+)", TINY))
+        text = text.replace("[settings]", f"[settings]\n{tiny}\n").replace("[0, 1, 2, 3, 4]", "[0]")
+        (tmp_path / words[2]).write_text(text)
+        words = [*words[:2], str(tmp_path / words[2]), "--folder", str(tmp_path / "out")]
     words = [str(tmp_path / word) if word.endswith(".gif") else word for word in words]
     sh(words)
     for word in words[2:]:
@@ -134,8 +140,10 @@ def test_links_and_pictures_exist():
 
 def test_the_run_folder_is_as_the_readme_says(run):
     listed = re.search(r"```\n(runs/.*?)```", README, re.S).group(1)
-    # Not in every run: rejected replies, calls that cost something, and training after the last cycle.
-    names = set(re.findall(r"[├└]── ([\w.-]+)", listed)) - {"rejected-1.md", "complaints-1.md", "usage.jsonl", "final"}
+    # Not in every run: rejected replies, calls that cost something, training after the last cycle, another run's rates,
+    # and what was played to choose worlds.
+    names = set(re.findall(r"[├└]── ([\w.-]+)", listed)) - {
+        "rejected-1.md", "complaints-1.md", "usage.jsonl", "final", "feedback.json", "selection.json"}
     there = {p.name for p in run.rglob("*")}
     assert names <= there, names - there
 
@@ -152,7 +160,8 @@ def test_the_package_is_whole(tmp_path, long):
 
     modules = {str(p.relative_to(ROOT)) for p in (ROOT / "envgen_nb").rglob("*")
                if p.suffix in (".py", ".md") and p.is_file()}
-    modules |= {f"envgen_nb/lab/{p.name}" for p in (ROOT / "nbs" / "lab").glob("*.ipynb")}
+    modules |= {f"envgen_nb/lab/{p.relative_to(ROOT / 'nbs' / 'lab')}" for p in (ROOT / "nbs" / "lab").rglob("*")
+                if p.suffix in (".ipynb", ".toml", ".json", ".jsonl") or p.name.endswith("reply.md")}
     there = {str(p.relative_to(site)) for p in (site / "envgen_nb").rglob("*")}
     assert modules <= there, modules - there
 

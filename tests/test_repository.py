@@ -49,12 +49,15 @@ def test_lint():
 
 
 # The stations of the road, in order: a module imports only from its own station and from those before it.
-STATIONS = [("files", "registry"), ("world",), ("conformance", "simple"), ("crafter", "heist", "minigrid"), ("sb3",),
-            ("designer",), ("curriculum",), ("agent",), ("cycle",), ("studio",),
+STATIONS = [("files", "registry"), ("world",), ("conformance", "simple", "examples"),
+            ("crafter", "heist", "minigrid"), ("sb3",),
+            ("designer",), ("curriculum",), ("agent",), ("cycle",), ("results",),
+            ("experiment",), ("studio",),
             ("batch", "bench", "bench_train", "check"), ("cli",)]
 FORBIDDEN = {"world": {"torch"}, "crafter": {"torch", "designer"}, "designer": {"torch", "crafter", "agent"},
              "curriculum": {"torch", "designer", "crafter"},
-             "agent": {"crafter", "designer"}, "cycle": {"crafter"}, "studio": {"crafter"}}
+             "agent": {"crafter", "designer"}, "cycle": {"crafter"}, "results": {"torch", "plotly", "crafter"},
+             "experiment": {"plotly", "ipywidgets", "crafter"}, "studio": {"crafter"}}
 
 
 def test_a_notebook_comes_after_what_it_imports():

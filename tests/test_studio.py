@@ -24,11 +24,12 @@ from envgen_nb.cycle.runs import newest_run, open_run
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.reply import Design
 from envgen_nb.files import hold_folder, read_jsonl
+from envgen_nb.results import history
 from envgen_nb.studio.compare import strip_html
 from envgen_nb.studio.figures import BEFORE_EDIT, worlds_html
 from envgen_nb.studio.prompt import Editor, apply, editor_view, show_run
 from envgen_nb.studio.reply import manual_view
-from envgen_nb.studio.run import Session, history
+from envgen_nb.studio.run import Session
 from envgen_nb.studio.step import curves_view, status_html
 from envgen_nb.studio.studio import Studio, WorldsTab, still_html
 from envgen_nb.studio.worlds import gallery_html
@@ -99,7 +100,7 @@ def test_stepped_paused_and_stopped_ends_with_the_same_bits(tmp_path, whole, mon
             break
     session.cycle()
     done(session)
-    assert session.where.part == "cycle-2"
+    assert session.where.cycle == "cycle-2"
     session.all()
     done(session)
     assert session.where.step == "done" and same(whole, tmp_path / "run")
@@ -414,7 +415,7 @@ def test_what_the_studio_says_is_true_in_every_state(tmp_path, whole):
     def told(session: Session) -> tuple[str, str]:
         tab = WorldsTab(session)
         tab.turn(True)
-        return status_html(session), tab.told.value
+        return status_html(session), tab.status.value
 
     assert "<b>The run is finished</b>" in told(Session(whole))[0] and "Waiting" not in told(Session(whole))[0]
     assert "the designer &#x27;none&#x27; makes none" in told(session_in(tmp_path / "none", designer="none"))[1]
@@ -557,7 +558,7 @@ async def main():
     session.cycle()
     while session.busy:
         await asyncio.sleep(0.05)
-    print(json.dumps([sorted(threads), session.error, session.where.part]))
+    print(json.dumps([sorted(threads), session.error, session.where.cycle]))
 asyncio.run(main())
 """
     create_run(make_settings(**SMALL), tmp_path / "run")

@@ -45,7 +45,7 @@ def cards(seen: Browser):
 @pytest.mark.long
 def test_a_widget_that_a_busy_page_loads_late_hears_the_kernel(seen):
     """Whatever takes the page's time while a widget is loaded: it shows what the kernel says, and nothing is logged."""
-    write_notebook(seen.lab.folder / "busy.ipynb", "from envgen_nb.studio.look import CopyButton",
+    write_notebook(seen.lab.folder / "busy.ipynb", "from envgen_nb.studio.elements import CopyButton",
                    "button = CopyButton(label='before')\nbutton", "button.label = 'after'")
     seen.open("busy.ipynb")
     seen.page.evaluate("""() => {

@@ -143,7 +143,7 @@ def _of_bytes(weight: Tensor, contrast: float) -> Tensor:
     return weight.mean(1, keepdim=True).lerp(weight, contrast).flatten(1) / 255
 
 # %% ../../nbs/agent/52_agent.attention.ipynb #d446666d
-class _Shows(Linear):
+class _PatchLinear(Linear):
     "The first layer of `Patches`."
     contrast: float = 1.0    # c: what deviates from a square's mean colour counts so many times
 
@@ -159,26 +159,26 @@ class Patches(nn.Module):
     def __init__(self, side: int, squares: int, size: int, kept: int, contrast: float = 1.0):   # side: in pixels
         super().__init__()
         self.side = side
-        self.shows, self.means = _Shows(3 * side * side, size), Linear(size, size)
-        self.shows.contrast = contrast
-        self.keeps = nn.Parameter(torch.empty(squares, size, kept))
-        self.keeps_bias = nn.Parameter(torch.empty(squares, 1, kept))
+        self.embed, self.mix = _PatchLinear(3 * side * side, size), Linear(size, size)
+        self.embed.contrast = contrast
+        self.reduce = nn.Parameter(torch.empty(squares, size, kept))
+        self.reduce_bias = nn.Parameter(torch.empty(squares, 1, kept))
 
     def initialise(self, generator: torch.Generator) -> None:
-        fan_in_(self.shows, math.sqrt(2), generator)
-        fan_in_(self.means, math.sqrt(2), generator)
-        self.keeps.uniform_(-1, 1, generator=generator)
-        self.keeps.mul_(math.sqrt(2) / self.keeps.norm(dim=1, keepdim=True))
-        self.keeps_bias.zero_()
+        fan_in_(self.embed, math.sqrt(2), generator)
+        fan_in_(self.mix, math.sqrt(2), generator)
+        self.reduce.uniform_(-1, 1, generator=generator)
+        self.reduce.mul_(math.sqrt(2) / self.reduce.norm(dim=1, keepdim=True))
+        self.reduce_bias.zero_()
 
     def forward(self, pictures: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         "Pictures (B, H, W, 3) of bytes to (B, squares, size) and (B, squares · kept) of that type."
-        shows, means = (layer.kept or layer.copies(dtype) for layer in (self.shows, self.means))
-        weight = self.shows.weight
+        embed, mix = (layer.kept or layer.copies(dtype) for layer in (self.embed, self.mix))
+        weight = self.embed.weight
         if torch.is_grad_enabled():                                   # for its gradient
-            weight = _of_bytes(weight, self.shows.contrast)
-        return _Look.apply(pictures, self.side, weight, self.shows.bias, self.means.weight, self.means.bias,
-                           self.keeps, self.keeps_bias, *shows, *means)
+            weight = _of_bytes(weight, self.embed.contrast)
+        return _EmbedPatches.apply(pictures, self.side, weight, self.embed.bias, self.mix.weight, self.mix.bias,
+                           self.reduce, self.reduce_bias, *embed, *mix)
 
 # %% ../../nbs/agent/52_agent.attention.ipynb #1591f5bb
 _PART = 64           # pictures that are read at a time on a CPU
@@ -197,41 +197,41 @@ def _sums(dy: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return rows.t() @ x.flatten(0, -2), (rows.new_ones(1, len(rows)) @ rows)[0]
 
 # %% ../../nbs/agent/52_agent.attention.ipynb #cdf94aae
-class _Look(torch.autograd.Function):
+class _EmbedPatches(torch.autograd.Function):
     "What `Patches` computes: pictures and its six parameters, and the first four in the type to compute in."
 
     @staticmethod
     def forward(ctx: Any, pictures: Tensor, side: int, *parameters: Tensor) -> tuple[Tensor, Tensor]:
-        *_, keeps, keeps_bias, shows, shows_bias, means, means_bias = parameters
-        keeps, keeps_bias = keeps.to(means.dtype), keeps_bias.to(means.dtype)
+        *_, reduce, reduce_bias, embed, embed_bias, mix, mix_bias = parameters
+        reduce, reduce_bias = reduce.to(mix.dtype), reduce_bias.to(mix.dtype)
         ctx.part = _PART if pictures.device.type == "cpu" else len(pictures)
-        cells = means.new_empty(len(pictures), len(keeps), len(means))
-        kept = means.new_empty(len(pictures), len(keeps), keeps.shape[2])
+        cells = mix.new_empty(len(pictures), len(reduce), len(mix))
+        kept = mix.new_empty(len(pictures), len(reduce), reduce.shape[2])
         between = []
         for some, cells_, kept_ in zip(*(x.split(ctx.part) for x in (pictures, cells, kept)), strict=True):
-            seen = _squares(some, side).to(means.dtype)
-            shown = F.linear(seen, shows, shows_bias).relu_()
-            meant = F.linear(shown, means, means_bias).relu_()
-            noted = torch.baddbmm(keeps_bias, meant, keeps).relu_()
-            cells_.copy_(meant.transpose(0, 1)), kept_.copy_(noted.transpose(0, 1))
-            between += [seen, shown, meant, noted]
-        ctx.save_for_backward(*parameters[:6], means, keeps, *between)
+            seen = _squares(some, side).to(mix.dtype)
+            embedded = F.linear(seen, embed, embed_bias).relu_()
+            mixed = F.linear(embedded, mix, mix_bias).relu_()
+            reduced = torch.baddbmm(reduce_bias, mixed, reduce).relu_()
+            cells_.copy_(mixed.transpose(0, 1)), kept_.copy_(reduced.transpose(0, 1))
+            between += [seen, embedded, mixed, reduced]
+        ctx.save_for_backward(*parameters[:6], mix, reduce, *between)
         return cells, kept.flatten(1)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dcells: Tensor, dkept: Tensor) -> tuple[Tensor | None, ...]:
-        *parameters, means, keeps = ctx.saved_tensors[:8]
+        *parameters, mix, reduce = ctx.saved_tensors[:8]
         between, found = ctx.saved_tensors[8:], [torch.zeros_like(parameter) for parameter in parameters]
-        parts = dcells.split(ctx.part), dkept.unflatten(1, (len(keeps), -1)).split(ctx.part)
-        for k, (dmeant, dnoted) in enumerate(zip(*parts, strict=True)):
-            seen, shown, meant, noted = between[4 * k:4 * k + 4]
-            dnoted = _before(dnoted.transpose(0, 1).contiguous(), noted)
-            dmeant = torch.baddbmm(dmeant.transpose(0, 1), dnoted, keeps.transpose(1, 2))
-            dmeant = _before(dmeant, meant)
-            dshown = _before(dmeant @ means, shown)
-            more = (*_sums(dshown, seen), *_sums(dmeant, shown), torch.bmm(meant.transpose(1, 2), dnoted),
-                    dnoted.sum(1, keepdim=True))
+        parts = dcells.split(ctx.part), dkept.unflatten(1, (len(reduce), -1)).split(ctx.part)
+        for k, (dmixed, dreduced) in enumerate(zip(*parts, strict=True)):
+            seen, embedded, mixed, reduced = between[4 * k:4 * k + 4]
+            dreduced = _before(dreduced.transpose(0, 1).contiguous(), reduced)
+            dmixed = torch.baddbmm(dmixed.transpose(0, 1), dreduced, reduce.transpose(1, 2))
+            dmixed = _before(dmixed, mixed)
+            dembedded = _before(dmixed @ mix, embedded)
+            more = (*_sums(dembedded, seen), *_sums(dmixed, embedded), torch.bmm(mixed.transpose(1, 2), dreduced),
+                    dreduced.sum(1, keepdim=True))
             for total, one in zip(found, more, strict=True):
                 total += one
         return None, None, *found, None, None, None, None
@@ -245,31 +245,31 @@ class AttentionPool(nn.Module):
         shape: tuple[int, int],  # rows and columns of cells
         size: int,               # numbers that stand for a cell
         heads: int,              # of the attention
-        known: int,              # numbers that the queries are made of
+        context: int,            # numbers that the queries are made of
     ):
         super().__init__()
         self.shape, self.size, self.heads = shape, size, heads
-        self.query = Linear(known, heads * size)
+        self.query = Linear(context, heads * size)
         cells = shape[0] * shape[1]
         self.bias = nn.Parameter(torch.empty(heads, cells))
-        self.places = nn.Parameter(torch.empty(cells, size))
-        self.answers = heads * 2 * size                     # how many features
+        self.positions = nn.Parameter(torch.empty(cells, size))
+        self.pooled = heads * 2 * size                      # how many features
 
     def initialise(self, generator: torch.Generator) -> None:
-        fan_in_(self.query, 0.2, generator)             # at first everything that is known asks almost the same
+        fan_in_(self.query, 0.2, generator)             # at first all contexts ask almost the same
         nn.init.normal_(self.query.bias, std=2 / math.sqrt(self.size), generator=generator)
-        nn.init.normal_(self.places, generator=generator)
+        nn.init.normal_(self.positions, generator=generator)
         row, column = (torch.arange(n) - n // 2 for n in self.shape)
         self.bias.copy_(-0.3 * (row.abs()[:, None] + column.abs()).flatten())
 
-    def look(self, cells: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    def attend(self, cells: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         "Where each head looks (B, heads, cells), and what it sees there (B, heads, size)."
-        return Attend.apply(cells, self.query(known).view(len(cells), self.heads, self.size), self.bias)
+        return Attend.apply(cells, self.query(context).view(len(cells), self.heads, self.size), self.bias)
 
-    def ask(self, cells: Tensor, known: Tensor) -> Tensor:
-        "What each head sees, and where, (B, answers)."
-        p, what = self.look(cells, known)
-        where = p.flatten(0, 1) @ self.places.to(p.dtype)
+    def pool(self, cells: Tensor, context: Tensor) -> Tensor:
+        "What each head sees, and where, (B, pooled)."
+        p, what = self.attend(cells, context)
+        where = p.flatten(0, 1) @ self.positions.to(p.dtype)
         return torch.cat([what.flatten(1), where.view(len(cells), -1)], 1)
 
 # %% ../../nbs/agent/52_agent.attention.ipynb #abed1d96
@@ -281,33 +281,33 @@ class GridAttentionPool(AttentionPool):
         shape: tuple[int, int],  # these as for `AttentionPool`
         size: int,
         heads: int,
-        known: int,
+        context: int,
         reach: int,              # how far from the middle is near
         kept: int,               # numbers that are kept of a near cell
     ):
-        super().__init__(shape, size, heads, known)
+        super().__init__(shape, size, heads, context)
         self.rows, self.columns = (slice(max(0, n // 2 - reach), min(n, n // 2 + reach + 1)) for n in shape)
         cells = np.arange(shape[0] * shape[1]).reshape(shape)
-        self.middle = cells[self.rows, self.columns].flatten()                      # which cells are near
-        self.thin, self.nears = Linear(size, kept), len(self.middle) * kept         # nears: how many features
+        self.near_cells = cells[self.rows, self.columns].flatten()
+        self.reduce, self.near_features = Linear(size, kept), len(self.near_cells) * kept    # how many features
 
     def initialise(self, generator: torch.Generator) -> None:
         super().initialise(generator)
-        fan_in_(self.thin, math.sqrt(2), generator)
+        fan_in_(self.reduce, math.sqrt(2), generator)
 
     def near(self, cells: Tensor) -> Tensor:
-        "Each cell that is near by itself, (B, nears)."
+        "Each cell that is near by itself, (B, near_features)."
         close = cells.unflatten(1, self.shape)[:, self.rows, self.columns].flatten(1, 2)
-        return F.relu(self.thin(close)).flatten(1)
+        return F.relu(self.reduce(close)).flatten(1)
 
-    def read(self, ids: GridEmbedding, grids: list[Tensor], known: Tensor) -> Tensor:
-        "All of this for cells that are looked up, (B, answers + nears)."
-        if known.device.type != "cpu" or self.size != LANES or self.heads % 4:
-            cells = ids(grids, known.dtype)
-            return torch.cat([self.ask(cells, known), self.near(cells)], 1)
+    def read(self, ids: GridEmbedding, grids: list[Tensor], context: Tensor) -> Tensor:
+        "All of this for cells that are looked up, (B, pooled + near_features)."
+        if context.device.type != "cpu" or self.size != LANES or self.heads % 4:
+            cells = ids(grids, context.dtype)
+            return torch.cat([self.pool(cells, context), self.near(cells)], 1)
         table = ids.table()
-        return Read.apply(ids.index(grids), torch.from_numpy(self.middle), table, F.relu(self.thin(table)),
-                          self.query(known).float(), self.bias, self.places).to(known.dtype)
+        return Read.apply(ids.index(grids), torch.from_numpy(self.near_cells), table, F.relu(self.reduce(table)),
+                          self.query(context).float(), self.bias, self.positions).to(context.dtype)
 
 # %% ../../nbs/agent/52_agent.attention.ipynb #7f10cbc2
 class VectorFeatures(nn.Module):
@@ -334,7 +334,7 @@ class VectorFeatures(nn.Module):
         "Vectors (B, n) or (B,) to features (B, F) of that type; there may be none, B is the size."
         ones = torch.ones(size, 1, device=self.scale.device)
         numbers = torch.cat([ones, *(vector.reshape(size, -1).float() for vector in vectors)], 1)
-        told = torch.empty(size, self.features, dtype=dtype, device=numbers.device)
-        torch.mul(numbers, self.scale, out=told[:, :len(self.scale)])
-        torch.gt(numbers.index_select(1, self.which), self.least, out=told[:, len(self.scale):])
-        return told
+        features = torch.empty(size, self.features, dtype=dtype, device=numbers.device)
+        torch.mul(numbers, self.scale, out=features[:, :len(self.scale)])
+        torch.gt(numbers.index_select(1, self.which), self.least, out=features[:, len(self.scale):])
+        return features

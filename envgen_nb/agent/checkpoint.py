@@ -102,8 +102,8 @@ def check_state(learner: PPO, state: Any) -> None:
             isinstance(state["preset"], dict) and isinstance(state["preset"].get("network"), dict)
             and isinstance(state["preset"].get("algorithm"), dict)):
         raise CheckpointError("this is not the saved state of an agent")
-    mine, saved = ({"name": told.get("name")} | told["network"] | told["algorithm"]
-                   for told in (expected["preset"], state["preset"]))
+    mine, saved = ({"name": preset.get("name")} | preset["network"] | preset["algorithm"]
+                   for preset in (expected["preset"], state["preset"]))
     if different := [f"{key} {saved.get(key)!r} there and {mine.get(key)!r} here"
                      for key in sorted(mine.keys() | saved.keys()) if mine.get(key) != saved.get(key)]:
         raise CheckpointError(f"this state is of the preset {saved.get('name')!r}, with {'; '.join(different)}: "

@@ -19,7 +19,7 @@ from torch import Tensor
 from .checkpoint import check_state
 from .graphs import Captured
 from .guards import FiniteNotes, NotFiniteError
-from .learner import Rollout, at, make_rollout, nobody
+from .learner import Rollout, at, make_rollout, nobody, rows_of
 from .networks import Policy
 from .presets import Algorithm, Preset
 from .ppo import PPO, ppo_loss
@@ -45,18 +45,18 @@ def gradients(
     microbatches = algorithm.microbatches if parameters[0].device.type == "cpu" else 1
 
     def work(microbatch: dict[str, Any]) -> tuple[list[Tensor], dict[str, Tensor]]:
-        loss, told = ppo_loss(policy, microbatch, algorithm)
+        loss, stats = ppo_loss(policy, microbatch, algorithm)
         share = len(microbatch["actions"]) / size
         found = [gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
                  for parameter, gradient in zip(parameters, torch.autograd.grad(loss * share, parameters), strict=True)]
-        return found, {name: value.detach() * share for name, value in ({"loss": loss} | told).items()}
+        return found, {name: value.detach() * share for name, value in ({"loss": loss} | stats).items()}
 
     with policy.settled():
-        (found, told), *others = pool.each(work, _cut(batch, microbatches))
-    for more, more_told in others:
+        (found, stats), *others = pool.each(work, _cut(batch, microbatches))
+    for more, more_stats in others:
         torch._foreach_add_(found, more)
-        told = {name: value + more_told[name] for name, value in told.items()}
-    return found, told
+        stats = {name: value + more_stats[name] for name, value in stats.items()}
+    return found, stats
 
 # %% ../../nbs/agent/62_agent.fast.ipynb #c6ce3c18
 class FastPPO(PPO):
@@ -71,8 +71,7 @@ class FastPPO(PPO):
         self.recorded: tuple[Captured, Captured] | None = None          # on a GPU: to answer, to find gradients
 
     def forward(self, obs: Any) -> tuple[Tensor, Tensor]:
-        rows = len(next(iter(obs.values())) if isinstance(obs, dict) else obs)
-        return self.recorded[0](obs) if self.recorded and rows == self.preset.num_envs else self.policy(obs)
+        return (self.recorded[0] if self.recorded and rows_of(obs) == self.preset.num_envs else self.policy)(obs)
 
     def gradients(self, minibatch: dict[str, Any]) -> tuple[list[Tensor], dict[str, Tensor]]:
         "The function of that name, for this learner."
@@ -95,8 +94,8 @@ class FastPPO(PPO):
         if self.device.type == "cuda" and not self.recorded:
             self.recorded = record(self)
         self.notes, self.passes, seen = FiniteNotes(self.device), 0, copy.deepcopy(self.policy.returns.state_dict())
-        told = {"rewards": rollout.rewards, "logits": rollout.extras["log_probs"]}
-        self.notes.add(list(told), torch.stack([value.sum() for value in told.values()]).to(self.device))
+        stats = {"rewards": rollout.rewards, "logits": rollout.extras["log_probs"]}
+        self.notes.add(list(stats), torch.stack([value.sum() for value in stats.values()]).to(self.device))
         found = super().learn(rollout, check)
         try:
             self.notes.read()

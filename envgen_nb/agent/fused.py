@@ -325,40 +325,40 @@ def _fill(w, values):
 
 
 @_compiled
-def _read(answers, p, index, order, table, kept, near, queries, bias, places):
+def _read(pooled, p, index, order, table, kept, near, queries, bias, positions):
     "Fill answers and p; the arguments are those of `Read`, with cells filled up to whole vectors."
     heads, numbers = len(bias), kept.shape[1]
     for b in range(len(index)):
         _fill(p[b], bias)
         _compare(p[b], queries, b, 0, table, index, b)
         _softmax(p[b])
-        _mix(answers, b, 0, p[b], table, index, b)
-        _mix(answers, b, LANES * heads, p[b], places, order, 0)
+        _mix(pooled, b, 0, p[b], table, index, b)
+        _mix(pooled, b, LANES * heads, p[b], positions, order, 0)
         at = 2 * LANES * heads
         for cell in near:
             for k in range(numbers):
-                answers[b, at + k] = kept[index[b, cell], k]
+                pooled[b, at + k] = kept[index[b, cell], k]
             at += numbers
 
 
 @_compiled
-def _read_backward(danswers, p, index, order, table, near, queries, places, g, zeros, dtable, dkept, dqueries, dbias,
-                   dplaces):
+def _read_backward(dpooled, p, index, order, table, near, queries, positions, g, zeros, dtable, dkept, dqueries, dbias,
+                   dpositions):
     "Fill dqueries and add to the other gradients; g (heads, cells) is memory to work in."
     heads, numbers = len(dbias), dkept.shape[1]
     for b in range(len(index)):
         _fill(g, zeros)
-        _compare(g, danswers, b, 0, table, index, b)
-        _compare(g, danswers, b, LANES * heads, places, order, 0)
+        _compare(g, dpooled, b, 0, table, index, b)
+        _compare(g, dpooled, b, LANES * heads, positions, order, 0)
         _softmax_backward(g, p[b], dbias)
         _mix(dqueries, b, 0, g, table, index, b)
         _give(dtable, index, b, g, queries, b, 0)
-        _give(dtable, index, b, p[b], danswers, b, 0)
-        _give(dplaces, order, 0, p[b], danswers, b, LANES * heads)
+        _give(dtable, index, b, p[b], dpooled, b, 0)
+        _give(dpositions, order, 0, p[b], dpooled, b, LANES * heads)
         at = 2 * LANES * heads
         for cell in near:
             for k in range(numbers):
-                dkept[index[b, cell], k] += danswers[b, at + k]
+                dkept[index[b, cell], k] += dpooled[b, at + k]
             at += numbers
 
 # %% ../../nbs/agent/51_agent.fused.ipynb #03478653
@@ -379,28 +379,28 @@ class Read(torch.autograd.Function):
         kept: Tensor,     # (T, K): what is kept of it if it is near
         queries: Tensor,  # (B, H · 16), H a multiple of 4
         bias: Tensor,     # (H, C)
-        places: Tensor,   # (C, 16)
+        positions: Tensor,   # (C, 16)
     ) -> Tensor:          # (B, H · 16 + H · 16 + N · K)
         (size, cells), heads = index.shape, len(bias)
         if size and int(index.max()) >= len(table):
             raise IndexError(f"a grid holds ids that it should not have: {int(index.max())} is not below {len(table)}")
         beyond = -cells % LANES
         index, bias = F.pad(index, (0, beyond), value=len(table)), F.pad(bias, (0, beyond), value=-torch.inf)
-        table, places = F.pad(table, (0, 0, 0, 1)), F.pad(places, (0, 0, 0, beyond))
+        table, positions = F.pad(table, (0, 0, 0, 1)), F.pad(positions, (0, 0, 0, beyond))
         order = torch.arange(cells + beyond, dtype=torch.int32)[None]
         p = queries.new_empty(size, *bias.shape)
-        answers = queries.new_empty(size, 2 * heads * LANES + len(near) * kept.shape[1])
-        _read(*_arrays(answers, p, index, order, table, kept, near, queries, bias, places))
-        ctx.save_for_backward(p, index, order, table, near, queries, places)
+        pooled = queries.new_empty(size, 2 * heads * LANES + len(near) * kept.shape[1])
+        _read(*_arrays(pooled, p, index, order, table, kept, near, queries, bias, positions))
+        ctx.save_for_backward(p, index, order, table, near, queries, positions)
         ctx.cells, ctx.kept = cells, kept.shape
-        return answers
+        return pooled
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, danswers: Tensor) -> tuple[Tensor | None, ...]:
-        p, _, _, table, _, queries, places = ctx.saved_tensors
+    def backward(ctx: Any, dpooled: Tensor) -> tuple[Tensor | None, ...]:
+        p, _, _, table, _, queries, positions = ctx.saved_tensors
         g, zeros, dbias = queries.new_zeros(3, *p.shape[1:])
-        dtable, dkept, dplaces = torch.zeros_like(table), table.new_zeros(ctx.kept), torch.zeros_like(places)
+        dtable, dkept, dpositions = torch.zeros_like(table), table.new_zeros(ctx.kept), torch.zeros_like(positions)
         dqueries = torch.empty_like(queries)
-        _read_backward(*_arrays(danswers, *ctx.saved_tensors, g, zeros, dtable, dkept, dqueries, dbias, dplaces))
-        return None, None, dtable[:-1], dkept, dqueries, dbias[:, :ctx.cells], dplaces[:ctx.cells]
+        _read_backward(*_arrays(dpooled, *ctx.saved_tensors, g, zeros, dtable, dkept, dqueries, dbias, dpositions))
+        return None, None, dtable[:-1], dkept, dqueries, dbias[:, :ctx.cells], dpositions[:ctx.cells]

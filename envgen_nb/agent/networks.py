@@ -70,16 +70,16 @@ class Pixels(nn.Module):
 
     def __init__(self, layers: list[nn.Module], shape: tuple[int, ...], network: Network, first: float, scale: float):
         super().__init__()
-        self.look = nn.Sequential(*layers, nn.Flatten())
+        self.layers = nn.Sequential(*layers, nn.Flatten())
         try:
-            features = self.look(torch.empty(1, shape[2], *shape[:2], device="meta")).shape[1]
+            features = self.layers(torch.empty(1, shape[2], *shape[:2], device="meta")).shape[1]
         except RuntimeError as error:
             raise ValueError(f"pictures of shape {shape} are too small for this network") from error
         self.dense = dense(features, network.hidden, network.layer_norm, first, scale)
 
     def forward(self, obs: Tensor, dtype: torch.dtype) -> Tensor:
         with torch.autocast(obs.device.type, dtype, enabled=dtype != torch.float32):
-            return self.dense(self.look(obs.permute(0, 3, 1, 2).to(dtype).div_(255)))
+            return self.dense(self.layers(obs.permute(0, 3, 1, 2).to(dtype).div_(255)))
 
 # %% ../../nbs/agent/53_agent.networks.ipynb #d442519c
 class Norm(nn.GroupNorm):
@@ -136,7 +136,7 @@ def nature(shape: tuple[int, ...], network: Network) -> Pixels:
     return Pixels(layers, shape, network, first=scale, scale=scale)
 
 # %% ../../nbs/agent/53_agent.networks.ipynb #d58994e6
-_KNOWN = 64         # numbers that say what is known before the map is read
+_CONTEXT = 64       # numbers that attention's queries are made of
 
 
 class Symbols(nn.Module):
@@ -149,13 +149,14 @@ class Symbols(nn.Module):
         self.grids = [[name for name in names if space[name].shape == shape] for shape in shapes]
         self.vectors = [name for name in names if len(space[name].shape) < 2]
         self.numbers = VectorFeatures([space[name] for name in self.vectors])
-        known, width, size = _KNOWN, network.hidden[0], network.embedding
-        self.known = Layer(Linear(self.numbers.features, known), scale=math.sqrt(2))
+        context, width, size = _CONTEXT, network.hidden[0], network.embedding
+        self.context = Layer(Linear(self.numbers.features, context), scale=math.sqrt(2))
         ids = [[int(space[name].high.max()) + 1 for name in group] for group in self.grids]
         self.cells = nn.ModuleList(GridEmbedding(numbers, size) for numbers in ids)
-        self.readers = nn.ModuleList(GridAttentionPool(shape, size, network.heads, known, reach=2, kept=8)
+        self.pools = nn.ModuleList(GridAttentionPool(shape, size, network.heads, context, reach=2, kept=8)
                                      for shape in shapes)
-        self.maps = nn.ModuleList(Linear(n, width) for n in (known, *(r.nears + r.answers for r in self.readers)))
+        widths = [pool.near_features + pool.pooled for pool in self.pools]
+        self.maps = nn.ModuleList(Linear(n, width) for n in (context, *widths))
         self.norm = nn.LayerNorm(width)
         self.dense = dense(width, network.hidden[1:], network.layer_norm, math.sqrt(2), math.sqrt(2))
 
@@ -165,12 +166,12 @@ class Symbols(nn.Module):
 
     def forward(self, obs: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
         numbers = self.numbers([obs[name] for name in self.vectors], len(next(iter(obs.values()))), dtype)
-        inputs = [self.known(numbers)]
-        for ids, reader, group in zip(self.cells, self.readers, self.grids, strict=True):
-            inputs.append(reader.read(ids, [obs[name] for name in group], inputs[0]))
+        inputs = [self.context(numbers)]
+        for ids, pool, group in zip(self.cells, self.pools, self.grids, strict=True):
+            inputs.append(pool.read(ids, [obs[name] for name in group], inputs[0]))
         first, *others = (linear(x) for linear, x in zip(self.maps, inputs, strict=True))
-        heard = sum(others, start=first)
-        return self.dense(F.relu(self.norm(heard.float())).to(dtype))
+        hidden = sum(others, start=first)
+        return self.dense(F.relu(self.norm(hidden.float())).to(dtype))
 
 # %% ../../nbs/agent/53_agent.networks.ipynb #fb8660da
 class PatchEncoder(nn.Module):
@@ -178,15 +179,15 @@ class PatchEncoder(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], network: Network):
         super().__init__()
-        known, width, size = _KNOWN, network.hidden[0], network.embedding
+        context, width, size = _CONTEXT, network.hidden[0], network.embedding
         rows, columns = (n // network.patch for n in shape[:2])
         if not rows * columns:
             raise ValueError(f"pictures of shape {shape} are too small for this network")
         kept = 16 * rows * columns
         self.cells = Patches(network.patch, rows * columns, size, kept=16, contrast=network.contrast)
-        self.reader = AttentionPool((rows, columns), size, network.heads, known)
-        self.known = Layer(Linear(kept, known), scale=math.sqrt(2))
-        self.map = Linear(kept + known + self.reader.answers, width)
+        self.pool = AttentionPool((rows, columns), size, network.heads, context)
+        self.context = Layer(Linear(kept, context), scale=math.sqrt(2))
+        self.map = Linear(kept + context + self.pool.pooled, width)
         self.norm = nn.LayerNorm(width)
         self.dense = dense(width, network.hidden[1:], network.layer_norm, math.sqrt(2), math.sqrt(2))
 
@@ -195,9 +196,9 @@ class PatchEncoder(nn.Module):
 
     def forward(self, obs: Tensor, dtype: torch.dtype) -> Tensor:
         cells, kept = self.cells(obs, dtype)
-        known = self.known(kept)
-        heard = self.map(torch.cat([kept, known, self.reader.ask(cells, known)], 1))
-        return self.dense(F.relu(self.norm(heard.float())).to(dtype))
+        context = self.context(kept)
+        hidden = self.map(torch.cat([kept, context, self.pool.pool(cells, context)], 1))
+        return self.dense(F.relu(self.norm(hidden.float())).to(dtype))
 
 # %% ../../nbs/agent/53_agent.networks.ipynb #2f65b969
 def _readable(name: str, space: spaces.Space) -> None:

@@ -87,8 +87,8 @@ def play(
             obs, rewards, terminated, truncated, infos = venv.step(actions.numpy())
             stepped = time.perf_counter()
             cut = truncated & ~terminated
-            for kept, told in ((rollout.rewards, rewards), (rollout.terminated, terminated), (rollout.truncated, cut)):
-                kept[t] = torch.from_numpy(told)
+            rollout.rewards[t], rollout.terminated[t] = torch.from_numpy(rewards), torch.from_numpy(terminated)
+            rollout.truncated[t] = torch.from_numpy(cut)
             if cut.any():
                 rows = torch.from_numpy(np.flatnonzero(cut))
                 last = as_tensors(at(infos["final_obs"], cut), learner.device)
@@ -159,21 +159,21 @@ def running(
     which: np.ndarray | None = None,   # (N,) bool; None: all sub-environments
 ) -> Episodes:
     "The episodes that are being played, as if they were broken off now; none where the environment does not tell."
-    told = getattr(venv, "running", None)
-    if told is None:
+    results = getattr(venv, "running", None)
+    if results is None:
         return Episodes.join([])
-    playing = told["length"] > 0
-    return episodes_of(told, playing if which is None else playing & which, cut=True)
+    playing = results["length"] > 0
+    return episodes_of(results, playing if which is None else playing & which, cut=True)
 
 
 def _change(trainer: Trainer, changes: Changes) -> Episodes:
     "Do what a curriculum says; the episodes that are cut by it."
     venv = trainer.venv
-    told = getattr(venv, "running", {"world": venv.assigned, "length": np.ones(venv.num_envs)})
-    going = np.array([i for i, world in changes.worlds.items() if told["world"][i] != world], int)
+    results = getattr(venv, "running", {"world": venv.assigned, "length": np.ones(venv.num_envs)})
+    going = np.array([i for i, world in changes.worlds.items() if results["world"][i] != world], int)
     which = np.isin(np.arange(venv.num_envs), going)
-    cut = running(venv, which & (told["world"] > 0))
-    leaving = which & (told["world"] == 0) & (told["length"] > 0)
+    cut = running(venv, which & (results["world"] > 0))
+    leaving = which & (results["world"] == 0) & (results["length"] > 0)
     states = venv.get_state() if leaving.any() else []
     for i in np.flatnonzero(leaving).tolist():
         trainer.waiting[i] = states[i], at(trainer.carry, [i])
@@ -232,11 +232,11 @@ def load_state_dict(self: Trainer, state: dict[str, Any]) -> None:
     "Go on from there; `ValueError` or the like if the state is not of such a trainer."
     self.learner.load_state_dict(state["learner"])
     self.carry = {name: value.to(self.learner.device) for name, value in state["carry"].items()}
-    self.waiting = {i: (bytes(told.numpy()), carry) for i, (told, carry) in state["waiting"].items()}
+    self.waiting = {i: (bytes(saved.numpy()), carry) for i, (saved, carry) in state["waiting"].items()}
     if self.curriculum:
         self.curriculum.load_state_dict(state["curriculum"])
     if state["venv"] is not None:
-        self.obs = self.venv.set_state([bytes(told.numpy()) for told in state["venv"]])
+        self.obs = self.venv.set_state([bytes(saved.numpy()) for saved in state["venv"]])
 
 # %% ../../nbs/agent/57_agent.train.ipynb #1d5a374c
 def train(

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from fastcore.basics import patch
 from numba import njit
 from opensimplex import OpenSimplex
 from opensimplex.internals import _noise3
@@ -267,11 +268,16 @@ def _textures() -> Any:
     return engine.Textures(constants.root / "assets")
 
 
-class _Rules(_env.Env):
-    "The package's environment, with a world's numbers in place of its own."
+class Game(_env.Env):
+    "One game of Crafter in one world: the package's own rules, made reproducible."
 
-    def __init__(self, numbers: Meaning, seed: int, length: int):
-        self._numbers = numbers
+    def __init__(
+        self,
+        world: CrafterWorld | Meaning | None = None,   # a world or its numbers; None: the ordinary game
+        seed: int = 0,                                 # the base seed; episode e is made from hash((seed, e))
+        length: int = LENGTH,                          # steps after which an episode is over
+    ):
+        self._numbers = world if isinstance(world, Meaning) else meaning(world)
         self._area, self._reward, self._length = AREA, True, length
         self._view, self._size = np.array((9, 9)), np.array((64, 64))
         self._seed, self._episode, self._step = seed, 0, None
@@ -282,96 +288,104 @@ class _Rules(_env.Env):
         self._sem_view = engine.SemanticView(self._world, [
             objects.Player, objects.Cow, objects.Zombie, objects.Skeleton, objects.Arrow, objects.Plant])
 
-    def begin(self, episode: int | None = None) -> None:
-        "Start an episode (from 1; None: the next one). The caller looks once before it steps."
-        self._episode = self._episode + 1 if episode is None else episode
-        self._step = 0
-        self._world.reset(seed=hash((self._seed, self._episode)) % (2 ** 31 - 1))
-        self._update_time()
-        self._player = player = objects.Player(self._world, (AREA[0] // 2, AREA[1] // 2))
-        player.inventory.update(self._numbers.inventory)
-        player._last_health = self._last_health = player.health
-        self._unlocked = set()
-        self._world.add(player)
-        tunnel = _make_map(self._world, player.pos, self._numbers)
-        _place_creatures(self._world, player, tunnel, self._numbers)
-        if self._numbers.near:
-            _place_near(self._world, player, self._numbers)
+# %% ../../nbs/crafter/11_crafter.reference.ipynb #8f02b31a
+@patch
+def begin(self: Game, episode: int | None = None) -> None:
+    "Start an episode (from 1; None: the next one). The caller looks once before it steps."
+    self._episode = self._episode + 1 if episode is None else episode
+    self._step = 0
+    self._world.reset(seed=hash((self._seed, self._episode)) % (2 ** 31 - 1))
+    self._update_time()
+    self._player = player = objects.Player(self._world, (AREA[0] // 2, AREA[1] // 2))
+    player.inventory.update(self._numbers.inventory)
+    player._last_health = self._last_health = player.health
+    self._unlocked = set()
+    self._world.add(player)
+    tunnel = _make_map(self._world, player.pos, self._numbers)
+    _place_creatures(self._world, player, tunnel, self._numbers)
+    if self._numbers.near:
+        _place_near(self._world, player, self._numbers)
 
-    def _update_time(self) -> None:
-        progress = ((self._step + self._numbers.clock) / 300) % 1 + 0.3
-        self._world.daylight = 1 - np.abs(np.cos(np.pi * progress)) ** 3
 
-    def _balance_chunk(self, chunk: tuple[int, ...], members: _Members) -> None:
-        world, player, numbers = self._world, self._player, self._numbers
-        self._balance_object(chunk, members, objects.Zombie, "grass", 6, 0, 0.3, 0.4,
-                             lambda pos: objects.Zombie(world, pos, player), self._targets(numbers.zombies, 50))
-        self._balance_object(chunk, members, objects.Skeleton, "path", 7, 7, 0.1, 0.1,
-                             lambda pos: objects.Skeleton(world, pos, player), self._targets(numbers.skeletons, 6))
-        self._balance_object(chunk, members, objects.Cow, "grass", 5, 5, 0.01, 0.1,
-                             lambda pos: objects.Cow(world, pos), self._targets(numbers.cows, 30))
+@patch
+def _update_time(self: Game) -> None:
+    progress = ((self._step + self._numbers.clock) / 300) % 1 + 0.3
+    self._world.daylight = 1 - np.abs(np.cos(np.pi * progress)) ** 3
 
-    def _targets(self, population: Population, space: int) -> Callable[[int, int], tuple[float, float]]:
-        light, (low, rise), (high, climb) = self._world.daylight, population.low, population.high
-        return lambda _, cells: (0 if cells < space else low + rise * light, high + climb * light)
+# %% ../../nbs/crafter/11_crafter.reference.ipynb #7babeb38
+@patch
+def _balance_chunk(self: Game, chunk: tuple[int, ...], members: _Members) -> None:
+    world, player, numbers = self._world, self._player, self._numbers
+    self._balance_object(chunk, members, objects.Zombie, "grass", 6, 0, 0.3, 0.4,
+                         lambda pos: objects.Zombie(world, pos, player), self._targets(numbers.zombies, 50))
+    self._balance_object(chunk, members, objects.Skeleton, "path", 7, 7, 0.1, 0.1,
+                         lambda pos: objects.Skeleton(world, pos, player), self._targets(numbers.skeletons, 6))
+    self._balance_object(chunk, members, objects.Cow, "grass", 5, 5, 0.01, 0.1,
+                         lambda pos: objects.Cow(world, pos), self._targets(numbers.cows, 30))
 
-# %% ../../nbs/crafter/11_crafter.reference.ipynb #c7c0ea7d
-class Game(_Rules):
-    "One game of Crafter in one world: the package's own rules, made reproducible."
 
-    def __init__(
-        self,
-        world: CrafterWorld | Meaning | None = None,   # a world or its numbers; None: the ordinary game
-        seed: int = 0,                                 # the base seed; episode e is made from hash((seed, e))
-        length: int = LENGTH,                          # steps after which an episode is over
-    ):
-        super().__init__(world if isinstance(world, Meaning) else meaning(world), seed, length)
+@patch
+def _targets(self: Game, population: Population, space: int) -> Callable[[int, int], tuple[float, float]]:
+    light, (low, rise), (high, climb) = self._world.daylight, population.low, population.high
+    return lambda _, cells: (0 if cells < space else low + rise * light, high + climb * light)
 
-    def reset(self) -> np.ndarray:
-        "The next episode's first picture, (64, 64, 3) uint8."
-        self.begin()
-        return self.picture()
+# %% ../../nbs/crafter/11_crafter.reference.ipynb #67b7f981
+@patch
+def reset(self: Game) -> np.ndarray:
+    "The next episode's first picture, (64, 64, 3) uint8."
+    self.begin()
+    return self.picture()
 
-    def advance(self, action: int) -> tuple[float, bool, bool]:
-        "One step: the reward, whether the player died, whether the step limit was reached. The caller looks once."
-        self._step += 1
-        self._update_time()
-        player, *others = self._world.objects        # the player is always the first
-        player.action = constants.actions[action]
-        player.update()
-        px, py = player.pos.tolist()
-        for thing in others:
-            x, y = thing.pos.tolist()
-            if abs(x - px) + abs(y - py) < 18:
-                thing.update()
-        if self._step % 10 == 0:
-            for chunk, members in self._world.chunks.items():
-                self._balance_chunk(chunk, members)
-        reward = (player.health - self._last_health) / 10
-        self._last_health = player.health
-        unlocked = {name for name, count in player.achievements.items() if count > 0} - self._unlocked
-        self._unlocked |= unlocked
-        return reward + bool(unlocked), bool(player.health <= 0), self._step >= self._length
 
-    def picture(self) -> np.ndarray:
-        "The stock observation, (64, 64, 3) uint8; at night it draws random numbers."
-        return self.render()
+@patch
+def advance(self: Game, action: int) -> tuple[float, bool, bool]:
+    "One step: the reward, whether the player died, whether the step limit was reached. The caller looks once."
+    self._step += 1
+    self._update_time()
+    player, *others = self._world.objects        # the player is always the first
+    player.action = constants.actions[action]
+    player.update()
+    px, py = player.pos.tolist()
+    for thing in others:
+        x, y = thing.pos.tolist()
+        if abs(x - px) + abs(y - py) < 18:
+            thing.update()
+    if self._step % 10 == 0:
+        for chunk, members in self._world.chunks.items():
+            self._balance_chunk(chunk, members)
+    reward = (player.health - self._last_health) / 10
+    self._last_health = player.health
+    unlocked = {name for name, count in player.achievements.items() if count > 0} - self._unlocked
+    self._unlocked |= unlocked
+    return reward + bool(unlocked), bool(player.health <= 0), self._step >= self._length
 
-    def skip_picture(self) -> None:
-        "Draw the random numbers that the stock observation would draw, and nothing else."
-        if self._world.daylight < 0.5:
-            self._world.random.random_sample(63 * 49)
+# %% ../../nbs/crafter/11_crafter.reference.ipynb #2edde7cb
+@patch
+def picture(self: Game) -> np.ndarray:
+    "The stock observation, (64, 64, 3) uint8; at night it draws random numbers."
+    return self.render()
 
-    def glance(self, size: int = 450) -> np.ndarray:
-        "The view of the player for people, (size, size, 3) uint8. It changes nothing."
-        before = self._world.random.get_state()
-        try:
-            return self.render((size, size))
-        finally:
-            self._world.random.set_state(before)
 
-    def info(self) -> dict[str, Any]:
-        "What the package tells beside each step, but the reward."
-        player = self._player
-        return {"inventory": player.inventory.copy(), "achievements": player.achievements.copy(),
-                "discount": float(player.health > 0), "semantic": self._sem_view(), "player_pos": player.pos.copy()}
+@patch
+def skip_picture(self: Game) -> None:
+    "Draw the random numbers that the stock observation would draw, and nothing else."
+    if self._world.daylight < 0.5:
+        self._world.random.random_sample(63 * 49)
+
+
+@patch
+def glance(self: Game, size: int = 450) -> np.ndarray:
+    "The view of the player for people, (size, size, 3) uint8. It changes nothing."
+    before = self._world.random.get_state()
+    try:
+        return self.render((size, size))
+    finally:
+        self._world.random.set_state(before)
+
+
+@patch
+def info(self: Game) -> dict[str, Any]:
+    "What the package tells beside each step, but the reward."
+    player = self._player
+    return {"inventory": player.inventory.copy(), "achievements": player.achievements.copy(),
+            "discount": float(player.health > 0), "semantic": self._sem_view(), "player_pos": player.pos.copy()}

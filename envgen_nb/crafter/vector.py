@@ -277,8 +277,8 @@ def step(self: CrafterVectorEnv,
         results = {name: arrays[name] for name in ("return", "length", "unlocked")}
         results["world"] = arrays["last_world"]
         infos |= {"final_obs": self._see("final"), "_final_obs": ended, "results": results, "_results": ended}
-    told = self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
-    return hand_out(told, self.copy)
+    returned = self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
+    return hand_out(returned, self.copy)
 
 
 @patch

@@ -169,7 +169,7 @@ class _Row:
         for name, value in values.items():
             self.arrays[name][self.index] = value
 
-    def look(self, game: Game, when: str) -> None:
+    def observe(self, game: Game, when: str) -> None:
         "Look at the game, once, and write what is seen: `when` is obs. or final."
         parts = self.parts[when]
         for name in parts.keys() & {"", "pixels"}:
@@ -217,7 +217,7 @@ class _SubEnv:
         self.game = Game(self.world.numbers, self.seed, self.world.length)
         self.game.begin(self.episode)
         self.actions, self.total = bytearray(), 0.0
-        self.row.look(self.game, "obs.")
+        self.row.observe(self.game, "obs.")
         self.row.tell(self.game)
 
     def step(self) -> None:
@@ -230,7 +230,7 @@ class _SubEnv:
         reward, died, over = game.advance(self.actions[-1])
         self.total += reward
         row.set(reward=reward, terminated=died, truncated=over and not died)
-        row.look(game, "final." if died or over else "obs.")
+        row.observe(game, "final." if died or over else "obs.")
         row.tell(game)
         if died or over:
             self._end()
@@ -268,7 +268,7 @@ def _load(sub: _SubEnv, item: tuple[SavedGame, KnownWorld, KnownWorld]) -> None:
             if sub.row.skips:
                 sub.game.skip_picture()
         else:
-            sub.row.look(sub.game, "obs.")
+            sub.row.observe(sub.game, "obs.")
     sub.row.tell(sub.game)
 
 # %% ../../nbs/crafter/14_crafter.workers.ipynb #254c1db0

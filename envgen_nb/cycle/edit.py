@@ -24,25 +24,25 @@ from ..world import differences
 @dataclass(frozen=True)
 class Position:
     "What comes next in a run."
-    part: str      # "cycle-0", …, "final"; "" when the run is finished
+    cycle: str     # "cycle-0", …, "final"; "" when the run is finished
     step: str      # "design", "train", "evaluate", or "done"
-    begun: bool    # whether training in this part has begun, so that its worlds stay as they are
+    begun: bool    # whether training in this cycle has begun, so that its worlds stay as they are
 
 
 def position(run: RunFolder) -> Position:
     "The step that `run_cycles` would take first, as far as the files tell."
-    for part in run.parts:
-        if run.evaluation(part) is None:
-            records = run.metrics(part)
-            return Position(part, _step(run, part, records), bool(records))
+    for cycle in run.cycles:
+        if run.evaluation(cycle) is None:
+            records = run.metrics(cycle)
+            return Position(cycle, _step(run, cycle, records), bool(records))
     return Position("", "done", False)
 
 
-def _step(run: RunFolder, part: str, records: list[dict[str, Any]]) -> str:
-    "What is due in a part that is not measured yet."
-    if run.has_worlds(part) and not run.worlds(part):
+def _step(run: RunFolder, cycle: str, records: list[dict[str, Any]]) -> str:
+    "What is due in a cycle that is not measured yet."
+    if run.has_worlds(cycle) and not run.worlds(cycle):
         return "design"
-    due = rollouts(run).get(part, 0)
+    due = rollouts(run).get(cycle, 0)
     return "train" if len(records) < due else "evaluate"
 
 # %% ../../nbs/cycle/68_cycle.edit.ipynb #bb3644e8
@@ -50,37 +50,37 @@ class EditError(ValueError):
     "A change that would make the run say something that did not happen; the message says what may be done."
 
 
-def _may_change(run: RunFolder, part: str) -> None:
-    "`EditError` once the agent has trained in this part, or when the run is not there yet."
+def _may_change(run: RunFolder, cycle: str) -> None:
+    "`EditError` once the agent has trained in this cycle, or when the run is not there yet."
     here = position(run)
-    if here.part != part:
-        raise EditError(f"{part} cannot be changed: the run is at {here.part or 'its end'}")
+    if here.cycle != cycle:
+        raise EditError(f"{cycle} cannot be changed: the run is at {here.cycle or 'its end'}")
     if here.begun:
-        raise EditError(f"training in {part} has begun, so its worlds stay as they are; let it end, and change the "
+        raise EditError(f"training in {cycle} has begun, so its worlds stay as they are; let it end, and change the "
                         "next ones")
 
 # %% ../../nbs/cycle/68_cycle.edit.ipynb #bdb39b60
 def edit_worlds(
     run: RunFolder,
-    part: str,                  # "cycle-1", …: one that has worlds, in which no training has begun
+    cycle: str,                 # "cycle-1", …: one that has worlds, in which no training has begun
     designs: Sequence[Design],  # what to train in instead
 ) -> None:
     "Replace the worlds of a cycle; `EditError` if that cannot be, `FolderInUse` while the run goes on."
     with hold_folder(run.path):
-        _may_change(run, part)
-        if run.text(part, RunFolder.REPLY) is None:
-            raise EditError(f"{part} has no worlds yet: generate some first, then change them")
+        _may_change(run, cycle)
+        if run.text(cycle, RunFolder.REPLY) is None:
+            raise EditError(f"{cycle} has no worlds yet: generate some first, then change them")
         most = run.settings.preset.num_envs
         if not 1 <= len(designs) <= most:
             raise EditError(f"a cycle has 1 to {most} worlds, not {len(designs)}")
-        write_worlds(run, part, designs)
-        write_text(run.file(RunFolder.EDITED, part), _told(run, part, designs))
+        write_worlds(run, cycle, designs)
+        write_text(run.file(RunFolder.EDITED, cycle), _told(run, cycle, designs))
 
 # %% ../../nbs/cycle/68_cycle.edit.ipynb #8394bccb
-def _told(run: RunFolder, part: str, designs: Sequence[Design]) -> str:
+def _told(run: RunFolder, cycle: str, designs: Sequence[Design]) -> str:
     "What a person made of the designer's worlds."
-    given = as_designed(run, part)
-    lines = [f"The worlds of {part} were edited by hand on {time.strftime('%Y-%m-%d %H:%M')}. The designer gave "
+    given = as_designed(run, cycle)
+    lines = [f"The worlds of {cycle} were edited by hand on {time.strftime('%Y-%m-%d %H:%M')}. The designer gave "
              f"{len(given)}, the agent trains in {len(designs)}.", ""]
     for number, design in enumerate(designs, start=1):
         same = [k for k, one in enumerate(given, start=1) if one.world == design.world]
@@ -98,18 +98,18 @@ _KEPT = (RunFolder.PROMPT, RunFolder.REJECTED.format("*"), RunFolder.COMPLAINTS.
 
 def design_again(
     run: RunFolder,
-    part: str,   # in which no training has begun
+    cycle: str,  # in which no training has begun
 ) -> int:        # the number of the draft in which the old design is kept; 0: there was none
     "Put the design of a cycle aside, so that `run_cycles` asks again; errors as for `edit_worlds`."
     with hold_folder(run.path):
-        _may_change(run, part)
-        files = [path for pattern in _KEPT for path in sorted((run.path / part).glob(pattern))]
-        by_hand = sorted(run.file(RunFolder.MANUAL).glob(f"*-{part}.md")) + sorted(
-            run.file(RunFolder.MANUAL).glob(f"*-{part}-again-*.md"))
+        _may_change(run, cycle)
+        files = [path for pattern in _KEPT for path in sorted((run.path / cycle).glob(pattern))]
+        by_hand = sorted(run.file(RunFolder.MANUAL).glob(f"*-{cycle}.md")) + sorted(
+            run.file(RunFolder.MANUAL).glob(f"*-{cycle}-again-*.md"))
         if not files:
             return 0
-        number = 1 + len(list((run.path / part / "drafts").glob("*")))
-        draft = run.path / part / "drafts" / str(number)
+        number = 1 + len(list((run.path / cycle / "drafts").glob("*")))
+        draft = run.path / cycle / "drafts" / str(number)
         draft.mkdir(parents=True)
         for path in reversed(files):                     # worlds.json goes first: without it nothing is designed
             path.replace(draft / path.name)
@@ -133,7 +133,7 @@ def change_settings(
     if settings == run.settings:
         return run
     with hold_folder(run.path):
-        if settings.vocabulary != run.settings.vocabulary and any(run.worlds(part) for part in run.parts):
+        if settings.vocabulary != run.settings.vocabulary and any(run.worlds(cycle) for cycle in run.cycles):
             raise EditError("the vocabulary cannot change any more: there are worlds already. Start a new run")
         was = {name: getattr(run.settings, name) for name in changed}
         write_json(run.file(RunFolder.INFO), run.info | {"settings": settings.model_dump()})

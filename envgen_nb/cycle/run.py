@@ -9,6 +9,7 @@ __all__ = ['CHECKPOINT_SECONDS', 'Event', 'Started', 'Prompted', 'Waiting', 'Rep
 # %% ../../nbs/cycle/67_cycle.run.ipynb #e0517d7c
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import sys
@@ -32,15 +33,15 @@ from ..agent.threads import keep_memory
 from ..agent.train import Report, Trainer
 from ..curriculum import Episodes, curricula
 from envgen_nb.cycle.folder import (
-    PHASES, Recent, RunFolder, RunFolderError, cut_metrics, in_phase, origins, rollouts, world_records,
-    write_worlds,
+    PHASES, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, in_phase, origins, rollouts, selected,
+    spent_rollouts, world_records, write_worlds,
 )
 from .settings import RunSettings
 from ..designer.design import Budget, conversation, design
 from ..designer.prompt import first_prompt, load_templates, update_prompt
-from ..designer.base import Designer, DesignerError, Request, Usage, make_designer
+from ..designer.base import Designer, DesignerError, Request, Returns, Usage, make_designer
 from ..files import append_jsonl, hold_folder, read_jsonl, write_json, write_text
-from ..world import World
+from ..world import World, counted
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #6111d069
 @dataclass(frozen=True)
@@ -64,14 +65,14 @@ class Started(Event):
 @dataclass(frozen=True)
 class Prompted(Event):
     "The designer is being asked."
-    part: str                # "cycle-1", …
+    cycle: str               # "cycle-1", …
     prompt: str = dataclasses.field(repr=False)
 
 
 @dataclass(frozen=True)
 class Waiting(Event):
     "The designer is thinking, or cannot be reached yet. Told while `run_cycles` waits, so not among its events."
-    part: str
+    cycle: str
     attempt: int             # from 1; more after a reply that was refused
     attempts: int            # at the most
     text: str                # what is waited for, in the designer's words: "http://localhost:8000/v1, try 2 of 5"
@@ -80,7 +81,7 @@ class Waiting(Event):
 @dataclass(frozen=True)
 class Replied(Event):
     "The designer answered."
-    part: str
+    cycle: str
     attempt: int             # from 1
     text: str = dataclasses.field(repr=False)
     notes: tuple[str, ...]   # what the designer wants said, e.g. that the server refused an option
@@ -89,7 +90,7 @@ class Replied(Event):
 @dataclass(frozen=True)
 class Rejected(Event):
     "The answer was wrong and goes back with the complaints."
-    part: str
+    cycle: str
     attempt: int
     complaints: tuple[str, ...]
 
@@ -97,7 +98,7 @@ class Rejected(Event):
 @dataclass(frozen=True)
 class Accepted(Event):
     "The answer gave worlds."
-    part: str
+    cycle: str
     purposes: tuple[str, ...]
     worlds: tuple[World, ...] = dataclasses.field(repr=False)
 
@@ -105,10 +106,10 @@ class Accepted(Event):
 @dataclass(frozen=True)
 class Training(Event):
     "A rollout was collected and learned from."
-    part: str
+    cycle: str
     phase: str                 # what was played: "worlds" (designed ones), "original" (the original game) or "both"
-    part_done: int             # environment steps of this part so far
-    part_steps: int            # of it in all
+    cycle_done: int            # environment steps of this cycle so far
+    cycle_steps: int           # of it in all
     done: int                  # environment steps of the run so far
     steps: int                 # of it in all
     steps_per_second: float    # lately
@@ -121,14 +122,14 @@ class Training(Event):
 @dataclass(frozen=True)
 class Evaluating(Event):
     "The agent is being measured in the original game."
-    part: str
+    cycle: str
     episodes: int
 
 
 @dataclass(frozen=True)
 class Evaluated(Event):
     "The agent has been measured in the original game."
-    part: str
+    cycle: str
     success: dict[str, tuple[float, float]]   # objective → mean and population std over the evaluations, in %
     score: float                              # the game's score of the mean rates
     episode_return: float                     # mean over all episodes
@@ -156,10 +157,11 @@ class _Walk:
     on_text: Callable[[str], None] | None
     check: Callable[[], None] | None
     on_wait: Callable[[Waiting], None] | None
-    rounds: dict[str, int]                        # part → how many rollouts of training it has
+    around_call: Callable[[], contextlib.AbstractContextManager] | None
+    rounds: dict[str, int]                        # cycle → how many rollouts of training it has
     state: dict[str, Any]                         # of the checkpoint from which this session goes on; {}: there is none
     trainer: Trainer | None = None                # once there is something to train
-    trained: int = 0                              # parts that are behind us
+    trained: int = 0                              # cycles that are behind us
     rollouts: int = 0                             # rollouts done in the next one
     saved_step: int | None = None                 # of the learner in the last checkpoint
     seconds_per_evaluation: float = 0.0
@@ -178,7 +180,7 @@ class _Walk:
     def wait(self, event: Waiting) -> None:
         "Tell what the designer waits for; on a terminal, if nobody else is to be told."
         _told(self, event)
-        self.on_wait(event) if self.on_wait else print(f"{event.part}: {event.text}", file=sys.stderr)
+        self.on_wait(event) if self.on_wait else print(f"{event.cycle}: {event.text}", file=sys.stderr)
 
     def look_up(self) -> None:
         "Let whoever watches the run have a word; they may hold it up, or raise."
@@ -225,17 +227,17 @@ def new_learner(run: RunFolder, device: str = "cpu") -> Learner:
                                                venv.single_action_space, settings.seed, device)
 
 
-def load_state(run: RunFolder, part: str, learner: Learner, state: dict[str, Any]) -> Learner:
+def load_state(run: RunFolder, cycle: str, learner: Learner, state: dict[str, Any]) -> Learner:
     "The learner as a checkpoint holds it; `RunFolderError` if it is another one's."
     try:
         learner.load_state_dict(state["learner"])
     except (ValueError, TypeError, LookupError, RuntimeError) as error:
-        raise RunFolderError(f"{run.path / part / 'checkpoint.pt'} is damaged: {error}. "
-                             f"{run.without_checkpoint(part)}") from None
+        raise RunFolderError(f"{run.path / cycle / 'checkpoint.pt'} is damaged: {error}. "
+                             f"{run.without_checkpoint(cycle)}") from None
     return learner
 
 
-def _open(run: RunFolder, *listeners: Callable[..., None] | None) -> _Walk:
+def _open(run: RunFolder, *listeners: Callable[..., Any] | None) -> _Walk:
     "Everything that a run needs, as it was at its last checkpoint or at the very start."
     settings, preset = run.settings, run.settings.preset
     options = dict(settings.designer_options)
@@ -250,9 +252,9 @@ def _open(run: RunFolder, *listeners: Callable[..., None] | None) -> _Walk:
         load_state(run, "", learner, state)
     writer = SummaryWriter(run.file(RunFolder.TENSORBOARD), purge_step=learner.steps or None)
     walk = _Walk(run, designer, preset, learner, writer, _threads(run, learner), *listeners, rounds, state)
-    told = run.events()
-    walk.before = worked(told)
-    walk.seconds_per_evaluation = ([0.0] + [r["seconds"] for r in told if r["event"] == "Evaluated"])[-1]
+    events = run.events()
+    walk.before = worked(events)
+    walk.seconds_per_evaluation = ([0.0] + [r["seconds"] for r in events if r["event"] == "Evaluated"])[-1]
     if state:
         _stand(walk)
     return walk
@@ -265,6 +267,11 @@ def _stand(walk: _Walk) -> None:
     if not (type(trained) is int and type(rollouts) is int and 0 <= trained <= len(walk.rounds) and rollouts >= 0):
         raise _unusable(walk, "it does not say where the run stands")
     walk.trained, walk.rollouts, walk.saved_step = trained, rollouts, walk.learner.steps
+    now = selected(walk.run)
+    for cycle, steps in walk.state.get("selected", {}).items():
+        if now.get(cycle) != steps:
+            raise RunFolderError(f"{walk.run.file(RunFolder.SELECTION, cycle)} is missing, or another one: {steps:,} "
+                                 "steps of the run are in it. Put back a copy of it.")
 
 
 def _unusable(walk: _Walk, what: Any) -> RunFolderError:
@@ -272,16 +279,16 @@ def _unusable(walk: _Walk, what: Any) -> RunFolderError:
     return RunFolderError(f"{path} is damaged: {what}. {walk.run.without_checkpoint()}")
 
 
-def _behind(run: RunFolder, rounds: dict[str, int], part: str) -> int:
-    "How many parts are behind the learner when this one has been trained."
-    return sum(run.parts.index(name) <= run.parts.index(part) for name in rounds)
+def _behind(run: RunFolder, rounds: dict[str, int], cycle: str) -> int:
+    "How many cycles are behind the learner when this one has been trained."
+    return sum(run.cycles.index(name) <= run.cycles.index(cycle) for name in rounds)
 
 
 def _earlier(run: RunFolder, rounds: dict[str, int]) -> dict[str, Any] | None:
-    "Where to go on from without checkpoint.pt: after the last part whose own is there. None: at the beginning."
-    kept = [part for part in run.parts if run.file(RunFolder.CHECKPOINT, part).exists()]
-    measured = [part for part in run.parts if run.file(RunFolder.EVALUATION, part).exists()]
-    if measured and run.parts.index(measured[-1]) > (run.parts.index(kept[-1]) if kept else 0):
+    "Where to go on from without checkpoint.pt: after the last cycle whose own is there. None: at the beginning."
+    kept = [cycle for cycle in run.cycles if run.file(RunFolder.CHECKPOINT, cycle).exists()]
+    measured = [cycle for cycle in run.cycles if run.file(RunFolder.EVALUATION, cycle).exists()]
+    if measured and run.cycles.index(measured[-1]) > (run.cycles.index(kept[-1]) if kept else 0):
         raise RunFolderError(f"{run.path / 'checkpoint.pt'} is missing, and so is {measured[-1]}/checkpoint.pt, from "
                              "which the run could go on. Put back a copy of one of them, or begin a new run.")
     if not kept:
@@ -299,7 +306,7 @@ def _state(walk: _Walk) -> dict[str, Any]:
 
 def _save(walk: _Walk) -> None:
     "Write down the position and all that is needed to go on from it, in one step."
-    position = {"trained": walk.trained, "rollouts": walk.rollouts}
+    position = {"trained": walk.trained, "rollouts": walk.rollouts, "selected": selected(walk.run)}
     save_checkpoint(walk.run.file(RunFolder.CHECKPOINT), _state(walk) | position)
     walk.saved_step = walk.learner.steps
 
@@ -314,100 +321,125 @@ def _threads(run: RunFolder, learner: Learner) -> int:
 
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #e0df6155
-def _prompt(walk: _Walk, cycle: int) -> str:
+def _prompt(walk: _Walk, number: int) -> str:
     "The prompt of a cycle, from the run's own templates."
     run, settings, templates = walk.run, walk.settings, load_templates(walk.run.file(RunFolder.TEMPLATES))
-    if cycle == 1:
+    if number == 1:
         return first_prompt(templates, run.simulator, settings.vocabulary, settings.num_worlds)
+    before = f"cycle-{number - 1}"
     return update_prompt(templates, run.simulator, settings.vocabulary, settings.num_worlds,
-                         _feedback(walk, cycle), run.worlds(f"cycle-{cycle - 1}"), origins(run, f"cycle-{cycle - 1}"))
-
-
-def _feedback(walk: _Walk, cycle: int) -> dict[str, tuple[float, float]] | None:
-    "Success rates measured at the end of the cycle before; None in the first."
-    if cycle == 1:
-        return None
-    return walk.run.evaluation(f"cycle-{cycle - 1}").feedback(walk.run.simulator.objectives)
+                         run.feedback(number), run.worlds(before), origins(run, before))
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #a9149f41
-def _request(walk: _Walk, cycle: int, prompt: str, tell: Callable[[str], None]) -> Request:
-    "All that the designer of a cycle is told."
+def _request(walk: _Walk, number: int, prompt: str, tell: Callable[[str], None]) -> Request:
+    "All that the designer of a cycle is told; results of worlds only if it is told this run's own rates."
     run, settings = walk.run, walk.settings
     exchanges = [(run.text(f"cycle-{before}", RunFolder.PROMPT), run.text(f"cycle-{before}", RunFolder.REPLY))
-                 for before in range(1, cycle)]
+                 for before in range(1, number)]
     history = [exchange for exchange in exchanges if None not in exchange]      # a designer may have come later
     return Request(simulator=run.simulator, vocabulary=settings.vocabulary, num_worlds=settings.num_worlds,
-                   messages=conversation(history, prompt), feedback=_feedback(walk, cycle),
-                   history=world_records(run), cycle=cycle, seed=settings.seed, tell=tell)
+                   messages=conversation(history, prompt), feedback=run.feedback(number),
+                   history=world_records(run, results=settings.feedback == "rates"), cycle=number,
+                   num_cycles=settings.num_cycles, seed=settings.seed, tell=tell,
+                   measure=functools.partial(_measure, walk, number, tell))
+
+# %% ../../nbs/cycle/67_cycle.run.ipynb #b113e74f
+def _measure(walk: _Walk, number: int, tell: Callable[[str], None], worlds: Sequence[World], episodes: int) -> Returns:
+    "The mean return of the present agent in each of these worlds, from selection.json if it is there."
+    run, cycle = walk.run, f"cycle-{number}"
+    asked = [world.settings() for world in worlds]
+    known = run.selection(cycle)
+    for one in known:
+        if (one["worlds"], one["episodes"]) == (asked, episodes):
+            return Returns(one["returns"], one["steps"])
+    tell(f"the agent plays {counted(episodes, 'episode')} in each of {counted(len(worlds), 'world')}")
+    seed = walk.seed(4, number, len(known))
+    returns, steps = _played(walk, worlds, episodes, seed)
+    known.append({"worlds": asked, "episodes": episodes, "returns": returns, "steps": steps, "seed": seed})
+    write_json(run.file(RunFolder.SELECTION, cycle), {"steps": sum(one["steps"] for one in known), "measured": known})
+    walk.rounds = rollouts(run)
+    return Returns(returns, steps)
+
+
+def _played(walk: _Walk, worlds: Sequence[World], episodes: int, seed: int) -> tuple[list[float], int]:
+    "The mean return in each world, and the environment steps of all episodes."
+    run, settings = walk.run, walk.settings
+    with contextlib.closing(run.simulator.make_vec(
+            worlds, num_envs=len(worlds) * episodes, seed=seed, obs=walk.preset.obs, length=settings.world_length,
+            episodes=1, num_threads=walk.threads, copy=False)) as venv:
+        found = evaluate(walk.learner, venv, 1, seed, callback=lambda done: walk.look_up())
+    means = found.returns.reshape(episodes, len(worlds)).mean(0)          # sub-environment i plays worlds[i % W]
+    return [float(mean) for mean in means], int(found.lengths.sum())
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #5af50aac
-def _design(walk: _Walk, cycle: int) -> Iterator[Event]:
+def _design(walk: _Walk, number: int) -> Iterator[Event]:
     "Ask until the worlds are right, and write them down; nothing to do if they are there already."
-    run, settings, part = walk.run, walk.settings, f"cycle-{cycle}"
-    if not run.has_worlds(part) or run.worlds(part):
+    run, settings, cycle = walk.run, walk.settings, f"cycle-{number}"
+    if not run.has_worlds(cycle) or run.worlds(cycle):
         return
-    begun = bool(run.metrics(part)) or run.evaluation(part) is not None
-    _may_restore(run, part, begun)
-    prompt = run.text(part, RunFolder.PROMPT)
+    begun = bool(run.metrics(cycle)) or run.evaluation(cycle) is not None
+    _may_restore(run, cycle, begun)
+    prompt = run.text(cycle, RunFolder.PROMPT)
     if prompt is None:
-        prompt = _prompt(walk, cycle)
-        write_text(run.file(RunFolder.PROMPT, part), prompt)
-    yield Prompted(part, prompt)
-    recorded = run.rejected(part) + [text for text in [run.text(part, RunFolder.REPLY)] if text is not None]
-    number = 0                                           # of the attempts that are over
-    request = _request(walk, cycle, prompt, lambda text: walk.wait(
-        Waiting(part, number + 1, settings.max_reasks + 1, text)))
+        prompt = _prompt(walk, number)
+        write_text(run.file(RunFolder.PROMPT, cycle), prompt)
+    yield Prompted(cycle, prompt)
+    recorded = run.rejected(cycle) + [text for text in [run.text(cycle, RunFolder.REPLY)] if text is not None]
+    tried = 0                                           # of the attempts that are over
+    request = _request(walk, number, prompt, lambda text: walk.wait(
+        Waiting(cycle, tried + 1, settings.max_reasks + 1, text)))
     attempts = design(walk.designer, request, max_reasks=settings.max_reasks,
                       budget=Budget(settings.max_calls, settings.max_tokens), spent=run.usage(),
-                      recorded=tuple(recorded), on_text=walk.hear if walk.on_text else None)
+                      recorded=tuple(recorded), on_text=walk.hear if walk.on_text else None,
+                      around_call=walk.around_call or contextlib.nullcontext)
     try:
-        for number, attempt in enumerate(attempts, start=1):
-            if number > len(recorded):
-                _keep_attempt(run, part, number, attempt)
-            yield Replied(part, number, attempt.reply.text, tuple(attempt.reply.notes))
+        for tried, attempt in enumerate(attempts, start=1):
+            if tried > len(recorded):
+                _keep_attempt(run, cycle, tried, attempt)
+            yield Replied(cycle, tried, attempt.reply.text, tuple(attempt.reply.notes))
             if attempt.complaints:
-                yield Rejected(part, number, tuple(str(complaint) for complaint in attempt.complaints))
+                yield Rejected(cycle, tried, tuple(str(complaint) for complaint in attempt.complaints))
             else:
-                yield _accept(run, part, attempt.designs, begun)
+                yield _accept(run, cycle, attempt.designs, begun)
     except DesignerError as error:                       # answers that broke off may have been paid for
-        _keep_usage(run, part, error.usage)
+        _keep_usage(run, cycle, error.usage)
         raise
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #95e25b9f
-def _keep_attempt(run: RunFolder, part: str, number: int, attempt: Any) -> None:
+def _keep_attempt(run: RunFolder, cycle: str, number: int, attempt: Any) -> None:
     "Write down a reply, what is wrong with it, and what it cost."
     if attempt.complaints:
         complaints = "".join(f"- {complaint}\n" for complaint in attempt.complaints)
-        write_text(run.file(RunFolder.COMPLAINTS.format(number), part), complaints)
-        write_text(run.file(RunFolder.REJECTED.format(number), part), attempt.reply.text)
+        write_text(run.file(RunFolder.COMPLAINTS.format(number), cycle), complaints)
+        write_text(run.file(RunFolder.REJECTED.format(number), cycle), attempt.reply.text)
     else:
-        write_text(run.file(RunFolder.REPLY, part), attempt.reply.text)
-    _keep_usage(run, part, attempt.reply.usage)
+        write_text(run.file(RunFolder.REPLY, cycle), attempt.reply.text)
+    _keep_usage(run, cycle, attempt.reply.usage)
 
 
-def _keep_usage(run: RunFolder, part: str, usage: Usage) -> None:
+def _keep_usage(run: RunFolder, cycle: str, usage: Usage) -> None:
     "Write down what a call cost, if it cost anything."
     if usage.calls:
-        append_jsonl(run.file(RunFolder.USAGE), {"part": part, "usage": dataclasses.asdict(usage)})
+        append_jsonl(run.file(RunFolder.USAGE), {"cycle": cycle, "usage": dataclasses.asdict(usage)})
 
 
-def _may_restore(run: RunFolder, part: str, begun: bool) -> None:
+def _may_restore(run: RunFolder, cycle: str, begun: bool) -> None:
     "`RunFolderError` if worlds are missing that were edited, or trained in, and are in no reply."
-    lost = f"{run.path / part / 'worlds.json'} is missing, and no reply.md holds its worlds:"
-    if run.file(RunFolder.EDITED, part).exists():
+    lost = f"{run.path / cycle / 'worlds.json'} is missing, and no reply.md holds its worlds:"
+    if run.file(RunFolder.EDITED, cycle).exists():
         raise RunFolderError(f"{lost} they were edited by hand. Put back a copy of it; or delete edited.md, too, and "
                              "the run goes on with the worlds as the designer gave them.")
-    if begun and not run.file(RunFolder.REPLY, part).exists():
+    if begun and not run.file(RunFolder.REPLY, cycle).exists():
         raise RunFolderError(f"{lost} the agent has trained in them. Put back a copy of one of the two.")
 
 
-def _accept(run: RunFolder, part: str, designs: Any, begun: bool) -> Accepted:
+def _accept(run: RunFolder, cycle: str, designs: Any, begun: bool) -> Accepted:
     "Write down the worlds of a cycle, and tell; where training has begun, only the file that is missing."
     if begun:
-        write_json(run.file(RunFolder.WORLDS, part), [design.world.settings() for design in designs])
+        write_json(run.file(RunFolder.WORLDS, cycle), [design.world.settings() for design in designs])
     else:
-        write_worlds(run, part, designs)
-    return Accepted(part, tuple(design.purpose for design in designs), tuple(design.world for design in designs))
+        write_worlds(run, cycle, designs)
+    return Accepted(cycle, tuple(design.purpose for design in designs), tuple(design.world for design in designs))
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #36f540f1
 def _make_trainer(walk: _Walk) -> Trainer:
@@ -418,7 +450,7 @@ def _make_trainer(walk: _Walk) -> Trainer:
     curriculum = curricula.find(settings.curriculum)(num_envs, walk.seed(1), settings.mixture_ratio)
     trainer = Trainer(walk.learner, venv, curriculum, walk.look_up)
     begun = list(walk.rounds)[:walk.trained + bool(walk.rollouts)]
-    if known := [world for part, world in run.archive() if part in begun]:
+    if known := [world for cycle, world in run.archive() if cycle in begun]:
         venv.add_worlds(known, settings.world_length)
     if walk.state.get("venv"):
         try:
@@ -428,11 +460,13 @@ def _make_trainer(walk: _Walk) -> Trainer:
     return trainer
 
 
-def _begin(walk: _Walk, part: str) -> Episodes:
-    "A part begins: its worlds are added, and the curriculum hears of them; the episodes that are cut by it."
-    venv, worlds = walk.trainer.venv, walk.run.worlds(part)
+def _begin(walk: _Walk, cycle: str) -> Episodes:
+    "A cycle begins: its worlds are added, and the curriculum hears of them; the episodes that are cut by it."
+    venv, worlds, batch = walk.trainer.venv, walk.run.worlds(cycle), walk.preset.batch
     numbers = venv.add_worlds(worlds, walk.settings.world_length) if worlds else []
-    return walk.trainer.begin(list(numbers), walk.rounds[part] * walk.preset.batch)
+    if spent := spent_rollouts(walk.run)[cycle]:
+        walk.trainer.curriculum.spend(spent * batch)
+    return walk.trainer.begin(list(numbers), walk.rounds[cycle] * batch)
 
 
 def _phase(venv: Any) -> str:
@@ -441,48 +475,48 @@ def _phase(venv: Any) -> str:
     return "worlds" if designed.all() else "both" if designed.any() else "original"
 
 
-def _train(walk: _Walk, part: str) -> Iterator[Event]:
-    "Train through a part, from wherever the run stands in it."
-    total, kept = walk.rounds[part], walk.learner.steps
-    cut_metrics(walk.run, part, kept)
+def _train(walk: _Walk, cycle: str) -> Iterator[Event]:
+    "Train through a cycle, from wherever the run stands in it."
+    total, kept = walk.rounds[cycle], walk.learner.steps
+    cut_metrics(walk.run, cycle, kept)
     trainer = walk.trainer = walk.trainer or _make_trainer(walk)
-    meter, saved, trained = _Meter(walk, part), time.monotonic(), time.perf_counter()
+    meter, saved, trained = _Meter(walk, cycle), time.monotonic(), time.perf_counter()
     try:
-        cut = Episodes.join([]) if walk.rollouts else _begin(walk, part)
+        cut = Episodes.join([]) if walk.rollouts else _begin(walk, cycle)
         for rollout in range(walk.rollouts, total):
             logged, phase = time.perf_counter() - trained, _phase(trainer.venv)
             report = trainer.rollout()
             trained = time.perf_counter()
-            over = rollout + 1 == total and part == list(walk.rounds)[-1]
+            over = rollout + 1 == total and cycle == list(walk.rounds)[-1]
             episodes = Episodes.join([cut, report.episodes, *([trainer.finish()] if over else [])])
-            _log_rollout(walk, part, phase, rollout, report, episodes, logged)
+            _log_rollout(walk, cycle, phase, rollout, report, episodes, logged)
             walk.rollouts, cut = rollout + 1, Episodes.join([])
             if time.monotonic() - saved > CHECKPOINT_SECONDS and rollout + 1 < total:
                 _save(walk)
                 saved, kept = time.monotonic(), walk.learner.steps
-            yield meter.event(part, phase, episodes, rollout + 1)
+            yield meter.event(cycle, phase, episodes, rollout + 1)
     except GeneratorExit:
         _save(walk)
         raise
     except NotFiniteError as error:
-        raise NotFiniteError(_broken(walk, part, error)) from error
+        raise NotFiniteError(_broken(walk, cycle, error)) from error
     except Exception:                                    # of `check`, or of a full disk
         with contextlib.suppress(OSError):
-            cut_metrics(walk.run, part, kept)
+            cut_metrics(walk.run, cycle, kept)
         raise
     walk.trained, walk.rollouts = walk.trained + 1, 0
     _save(walk)
 
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #8ac37f4f
-def _broken(walk: _Walk, part: str, error: NotFiniteError) -> str:
+def _broken(walk: _Walk, cycle: str, error: NotFiniteError) -> str:
     "What broke, where, and where to go on from."
     back = f"checkpoint.pt, of step {walk.saved_step:,}" if walk.saved_step is not None else "the start of the run"
-    return (f"{part}, step {walk.learner.steps:,}: {error}. The run goes on from {back}, if it is "
+    return (f"{cycle}, step {walk.learner.steps:,}: {error}. The run goes on from {back}, if it is "
             "resumed; if the same happens again, start one with another seed or preset.")
 
 
-def _log_rollout(walk: _Walk, part: str, phase: str, rollout: int, report: Report, episodes: Episodes,
+def _log_rollout(walk: _Walk, cycle: str, phase: str, rollout: int, report: Report, episodes: Episodes,
                  logged: float) -> None:
     """One line in metrics.jsonl with every episode that ended or was cut, and the curves for TensorBoard.
 
@@ -499,7 +533,7 @@ def _log_rollout(walk: _Walk, part: str, phase: str, rollout: int, report: Repor
         record["episodes"]["possible"] = [np.flatnonzero(row).tolist() for row in episodes.possible]
     if episodes.cut.any():
         record["episodes"]["cut"] = episodes.cut.tolist()
-    append_jsonl(walk.run.file(RunFolder.METRICS, part), record)
+    append_jsonl(walk.run.file(RunFolder.METRICS, cycle), record)
     for name, value in report.metrics.items():
         walk.writer.add_scalar(f"train/{name}", value, report.steps)
     for where in PHASES:
@@ -511,63 +545,63 @@ def _log_rollout(walk: _Walk, part: str, phase: str, rollout: int, report: Repor
 class _Meter:
     "Speed, time left, and success rates of the last training episodes."
 
-    def __init__(self, walk: _Walk, part: str):
+    def __init__(self, walk: _Walk, cycle: str):
         self.walk, self.last = walk, Recent(walk.run)
         self.recent: deque[tuple[float, int]] = deque([(walk.clock(), walk.learner.steps)], maxlen=20)
-        self.ahead = sum(list(walk.rounds.values())[list(walk.rounds).index(part):])      # rollouts, with this part's
-        for name in walk.run.parts:
+        self.ahead = sum(list(walk.rounds.values())[list(walk.rounds).index(cycle):])     # rollouts, with this cycle's
+        for name in walk.run.cycles:
             for record in walk.run.metrics(name):
                 self.last.add(name, walk.run.episodes(record))
-        self.measurements = len(walk.run.parts) - len(walk.run.evaluations())     # still to come
+        self.measurements = len(walk.run.cycles) - len(walk.run.evaluations())    # still to come
 
-    def event(self, part: str, phase: str, episodes: Episodes, rollout: int) -> Training:
-        walk, batch, where = self.walk, self.walk.preset.batch, "worlds" if phase == "worlds" else "original"
+    def event(self, cycle: str, phase: str, episodes: Episodes, rollout: int) -> Training:
+        walk, batch, where = self.walk, self.walk.preset.batch, counted_in(phase)
         self.recent.append((walk.clock(), walk.learner.steps))
-        self.last.add(part, episodes)
+        self.last.add(cycle, episodes)
         (start, first), (now, last) = self.recent[0], self.recent[-1]
         speed = (last - first) / max(now - start, 1e-9)
         steps, left = sum(walk.rounds.values()) * batch, (self.ahead - rollout) * batch
         seconds = left / speed + self.measurements * walk.seconds_per_evaluation
         rates, ended = self.last.rates(where), in_phase(episodes[~episodes.cut], where)
-        return Training(part, phase, rollout * batch, walk.rounds[part] * batch, steps - left, steps, round(speed, 1),
+        return Training(cycle, phase, rollout * batch, walk.rounds[cycle] * batch, steps - left, steps, round(speed, 1),
                         round(seconds, 1), {name: round(rate, 1) for name, rate in rates.items()},
                         round(float(ended.returns.mean()), 3) if len(ended) else None,
                         len(self.last.episodes[where]))
 
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #7ac2e9f4
-def _left_by(walk: _Walk, part: str) -> Learner:
-    "The learner that a part has left, its checkpoint written."
-    run, path = walk.run, walk.run.file(RunFolder.CHECKPOINT, part)
-    if (walk.trained, walk.rollouts) == (_behind(run, walk.rounds, part), 0):
+def _left_by(walk: _Walk, cycle: str) -> Learner:
+    "The learner that a cycle has left, its checkpoint written."
+    run, path = walk.run, walk.run.file(RunFolder.CHECKPOINT, cycle)
+    if (walk.trained, walk.rollouts) == (_behind(run, walk.rounds, cycle), 0):
         if not path.exists():
             save_checkpoint(path, _state(walk))
         return walk.learner
-    state = run.checkpoint(part)
+    state = run.checkpoint(cycle)
     if state is None:
         raise RunFolderError(f"{path.with_name('evaluation.json')} is missing, and so is {path.name}, the agent that "
                              "it measured: the one there is now has trained on. Put back a copy of one of the two.")
-    return load_state(run, part, new_learner(run, walk.settings.device), state)
+    return load_state(run, cycle, new_learner(run, walk.settings.device), state)
 
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #6d23783d
-def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
-    "Measure the agent that a part has left, unless that has been done."
+def _evaluate(walk: _Walk, cycle: str) -> Iterator[Event]:
+    "Measure the agent that a cycle has left, unless that has been done."
     run = walk.run
-    if run.evaluation(part) is not None:
+    if run.evaluation(cycle) is not None:
         return
-    learner = _left_by(walk, part)
+    learner = _left_by(walk, cycle)
     episodes = walk.settings.evaluation_runs * walk.settings.evaluation_episodes
-    yield Evaluating(part, episodes)
-    start, seed = walk.clock(), walk.seed(2, 1) if part == run.parts[-1] else walk.seed(2)
+    yield Evaluating(cycle, episodes)
+    start, seed = walk.clock(), walk.seed(2, 1) if cycle == run.cycles[-1] else walk.seed(2)
     with contextlib.closing(run.simulator.make_vec(
             [run.original], num_envs=episodes, seed=seed, obs=walk.preset.obs, episodes=1,
             num_threads=walk.threads, copy=False)) as venv:
         evaluation = evaluate(learner, venv, walk.settings.evaluation_runs, seed,
                               callback=lambda done: walk.look_up())
     walk.seconds_per_evaluation = walk.clock() - start
-    event = dataclasses.replace(_evaluated(run, part, evaluation), seconds=round(walk.seconds_per_evaluation, 2))
-    write_json(run.file(RunFolder.EVALUATION, part), evaluation.to_dict() | {
+    event = dataclasses.replace(_evaluated(run, cycle, evaluation), seconds=round(walk.seconds_per_evaluation, 2))
+    write_json(run.file(RunFolder.EVALUATION, cycle), evaluation.to_dict() | {
         "success": event.success, "score": event.score, "step": learner.steps, "seed": seed})
     walk.writer.add_scalar("evaluation/score", event.score, learner.steps)
     for objective, (mean, _) in event.success.items():
@@ -575,23 +609,23 @@ def _evaluate(walk: _Walk, part: str) -> Iterator[Event]:
     yield event
 
 
-def _evaluated(run: RunFolder, part: str, evaluation: Evaluation) -> Evaluated:
+def _evaluated(run: RunFolder, cycle: str, evaluation: Evaluation) -> Evaluated:
     success = evaluation.feedback(run.simulator.objectives)
     score = run.simulator.score({objective: mean for objective, (mean, _) in success.items()})
-    return Evaluated(part, success, float(score), float(np.mean(evaluation.returns)))
+    return Evaluated(cycle, success, float(score), float(np.mean(evaluation.returns)))
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #931e8cd3
 def _road(walk: _Walk) -> Iterator[Event]:
     "The whole run; what is done already is passed over."
-    def training_of(part: str) -> Iterator[Event]:
-        if walk.trained == list(walk.rounds).index(part):
-            yield from _train(walk, part)
+    def training_of(cycle: str) -> Iterator[Event]:
+        if walk.trained == list(walk.rounds).index(cycle):
+            yield from _train(walk, cycle)
 
     yield from _evaluate(walk, "cycle-0")
-    for cycle in range(1, walk.settings.num_cycles + 1):
-        yield from _design(walk, cycle)
-        yield from training_of(f"cycle-{cycle}")
-        yield from _evaluate(walk, f"cycle-{cycle}")
+    for number in range(1, walk.settings.num_cycles + 1):
+        yield from _design(walk, number)
+        yield from training_of(f"cycle-{number}")
+        yield from _evaluate(walk, f"cycle-{number}")
     if walk.settings.final_steps:
         yield from training_of("final")
         yield from _evaluate(walk, "final")
@@ -602,6 +636,7 @@ def run_cycles(
     on_text: Callable[[str], None] | None = None,    # is given the designer's answer as it comes, where it streams
     check: Callable[[], None] | None = None,         # at each environment step and minibatch; may wait, or raise
     on_wait: Callable[[Waiting], None] | None = None,   # is given what the designer waits for; None: a terminal is
+    around_call: Callable[[], contextlib.AbstractContextManager] | None = None,   # entered around each question
 ) -> Iterator[Event]:
     """Walk a run from where it stands to its end, telling what happens.
 
@@ -612,7 +647,7 @@ def run_cycles(
     """
     run = RunFolder(path)
     with hold_folder(run.path), _torch_as(run.settings):
-        walk = _open(run, on_text, check, on_wait)
+        walk = _open(run, on_text, check, on_wait, around_call)
         try:
             for event in _whole(walk):
                 _told(walk, event)

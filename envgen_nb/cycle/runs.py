@@ -92,13 +92,13 @@ def open_run(
 # %% ../../nbs/cycle/69_cycle.runs.ipynb #1188e8ff
 def load_agent(
     run: RunFolder | str | Path,   # a run, or its folder
-    part: str | None = None,       # the agent after this part, "cycle-2" say; None: the latest that was measured
+    cycle: str | None = None,      # the agent after this cycle, "cycle-2" say; None: the latest that was measured
 ) -> Learner:
     "The agent of a run, as it was measured; `RunFolderError` if there is none."
     run = run if isinstance(run, RunFolder) else RunFolder(run)
-    measured = [name for name in run.parts if run.file(RunFolder.CHECKPOINT, name).exists()]
-    if not measured or (part is not None and part not in measured):
-        raise RunFolderError(f"{run.path.name} has no agent{f' of {part}' if part else ''}; "
+    measured = [name for name in run.cycles if run.file(RunFolder.CHECKPOINT, name).exists()]
+    if not measured or (cycle is not None and cycle not in measured):
+        raise RunFolderError(f"{run.path.name} has no agent{f' of {cycle}' if cycle else ''}; "
                              f"there are: {', '.join(measured) or 'none yet'}")
-    part = part or measured[-1]
-    return load_state(run, part, new_learner(run), run.checkpoint(part))
+    cycle = cycle or measured[-1]
+    return load_state(run, cycle, new_learner(run), run.checkpoint(cycle))

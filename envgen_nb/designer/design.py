@@ -6,6 +6,7 @@
 __all__ = ['Attempt', 'DesignError', 'BudgetError', 'Budget', 'next_messages', 'conversation', 'as_reply', 'design']
 
 # %% ../../nbs/designer/48_designer.design.ipynb #f0c7de7c
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -106,6 +107,7 @@ def design(
     spent: Usage = NOTHING,                         # by the whole run before this request
     recorded: Sequence[str] = (),                   # replies received before a restart: read again, not asked again
     on_text: Callable[[str], None] | None = None,   # is given the text as it comes; may raise to stop
+    around_call: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,   # may wait, or raise
 ) -> Iterator[Attempt]:
     """Attempts, each as it is made; the last one has no complaints.
 
@@ -118,7 +120,8 @@ def design(
             reply = Reply(recorded[len(attempts)], notes=("received before the run was resumed",))
         else:
             (budget or Budget()).check(spent)
-            reply = as_reply(designer.reply(request, on_text))
+            with around_call():
+                reply = as_reply(designer.reply(request, on_text))
             spent += reply.usage
         designs, complaints = parse_reply(reply.text, request.model, request.num_worlds)
         attempts.append(Attempt(reply, tuple(designs), tuple(complaints)))

@@ -26,7 +26,8 @@ def _recorded(path: Path) -> list[Path]:
     "The files of recorded replies that a path stands for."
     if not path.is_dir():
         return [path]
-    direct = [p for p in path.glob("*.md") if not p.name.startswith(("prompt", "README", "first", "update"))]
+    direct = [p for p in path.glob("*.md") if not p.name.startswith(("prompt", "README", "first", "update"))
+              and not p.name.endswith(".prompt.md")]
     inside = [p for p in path.glob("*/*.md")                 # a run by hand has its replies in manual/ a second time
               if p.name.startswith(("reply", "rejected")) and p.parent.name != "manual"]
     return sorted(direct or inside, key=_by_number)

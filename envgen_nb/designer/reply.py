@@ -387,8 +387,8 @@ def _value(p: Parameter) -> dict[str, Any]:
 
 def _setting(p: Parameter) -> dict[str, Any]:
     "The JSON schema of a setting."
-    told = f"{p.description}: {p.allowed}" if p.kind == "position" else p.description
-    return ({"anyOf": [_value(p), {"type": "null"}]} if p.nullable else _value(p)) | {"description": told}
+    text = f"{p.description}: {p.allowed}" if p.kind == "position" else p.description
+    return ({"anyOf": [_value(p), {"type": "null"}]} if p.nullable else _value(p)) | {"description": text}
 
 
 def _schema(field: Any, path: tuple[str, ...], known: dict[tuple[str, ...], Parameter]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class _Gym3:
     def act(self, actions: np.ndarray) -> None:
         self._env.act(actions)
 
-    def look(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def observe(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rewards, obs, first = self._env.observe()
         return obs["rgb"], rewards, first
 
@@ -55,7 +55,7 @@ class _Ctypes:
     def act(self, actions: np.ndarray) -> None:
         self._lib.act(actions)
 
-    def look(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def observe(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         self._lib.observe()
         return self._lib.get_ob_bufs()["rgb"], self._lib.get_reward_buf(), self._lib.get_first_buf().view(bool)
 
@@ -98,19 +98,19 @@ class Games:
             num, env_name="heist", distribution_mode=mode, rand_seed=seed, num_threads=threads if threads > 1 else 0,
             render_mode="rgb_array" if large else None)
         self.num = num
-        self.look()
+        self.observe()
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Take in what the games show now, in arrays that the next step overwrites.
 
         pictures (N, 64, 64, 3) uint8; rewards (N,) float32, of the last step; first (N,) bool, the episode has just
         begun: the step before ended another."""
-        self.pictures, self.rewards, self.first = self._games.look()
+        self.pictures, self.rewards, self.first = self._games.observe()
 
     def act(self, actions: np.ndarray) -> None:
         "A step: actions (N,) int32, 0 to 14, or -1 to begin the next episode."
         self._games.act(actions)
-        self.look()
+        self.observe()
 
     def large_pictures(self) -> np.ndarray:
         "What they show, (N, 512, 512, 3) uint8, if they were made to be drawn large."

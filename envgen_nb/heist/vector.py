@@ -287,7 +287,7 @@ def _watch(self: HeistVectorEnv) -> np.ndarray:
 @patch
 def _look(self: HeistVectorEnv) -> None:
     "Take in all pictures as they are."
-    self._games.look()
+    self._games.observe()
     self._watched = self._watch()
 
 
@@ -576,5 +576,5 @@ def step(self: HeistVectorEnv, actions: Sequence[int] | np.ndarray
     if ended.any():
         infos |= self._report(ended)
         self._next(ended)
-    told = self._games.pictures, rewards, terminated, ended & ~terminated, infos
-    return hand_out(told, self.copy)
+    returned = self._games.pictures, rewards, terminated, ended & ~terminated, infos
+    return hand_out(returned, self.copy)

@@ -197,12 +197,12 @@ def _place(calls: np.ndarray, flags: np.ndarray, ready: np.ndarray, queue: np.nd
 
 # %% ../../../nbs/crafter/24_crafter.fast.batch.ipynb #ea5628f7
 @inner
-def _tell(game: np.void, told: np.void) -> None:
+def _tell(game: np.void, stats: np.void) -> None:
     "Write where a game stands."
-    copy(told.achievements, game.achievements)
-    told.position[0], told.position[1] = game.x[1], game.y[1]
+    copy(stats.achievements, game.achievements)
+    stats.position[0], stats.position[1] = game.x[1], game.y[1]
     for item in range(len(ITEMS)):
-        told.inventory[item] = game.inventory[item]
+        stats.inventory[item] = game.inventory[item]
 
 
 @inner
@@ -243,9 +243,9 @@ def _make_world(place: Place, game: np.void, seed: int, world: int, tools: Tools
 @merged
 def _make_spare(place: Place, i: int, tools: Tools) -> None:
     "Make a game's next world ahead, and again should it be another one that is asked for meanwhile."
-    seed, world, told, spare = -1, -1, place.board[i], place.spares[i]
-    while seed != told.seed or world != told.next_world:
-        seed, world = told.seed, told.next_world
+    seed, world, stats, spare = -1, -1, place.board[i], place.spares[i]
+    while seed != stats.seed or world != stats.next_world:
+        seed, world = stats.seed, stats.next_world
         _make_world(place, tools.games[0], seed, world, tools)
         pack(tools.games[0], spare, seed, world)
     swap(place.ready, i, READY)
@@ -254,12 +254,12 @@ def _make_spare(place: Place, i: int, tools: Tools) -> None:
 @merged
 def _begin(place: Place, i: int, tools: Tools) -> None:
     "Begin the next episode of a game, in its spare world if that is ready."
-    game, told, spare = place.games[i], place.board[i], place.spares[i]
-    told.world, told.due = told.next_world, False
-    if read(place.ready, i) == READY and spare.seed == told.seed and spare.world == told.world:
-        unpack(game, spare, place.rules[told.world], place.tables.lights)
+    game, stats, spare = place.games[i], place.board[i], place.spares[i]
+    stats.world, stats.due = stats.next_world, False
+    if read(place.ready, i) == READY and spare.seed == stats.seed and spare.world == stats.world:
+        unpack(game, spare, place.rules[stats.world], place.tables.lights)
     else:
-        _make_world(place, game, told.seed, told.world, tools)
+        _make_world(place, game, stats.seed, stats.world, tools)
     game.episode += 1
     _look(place, i, place.now, tools)
 
@@ -267,14 +267,14 @@ def _begin(place: Place, i: int, tools: Tools) -> None:
 @merged
 def _step(place: Place, i: int, tools: Tools) -> None:
     "One step of a game."
-    game, told, rules = place.games[i], place.board[i], place.rules[place.board[i].world]
-    told.reward, told.terminated, told.truncated = 0.0, False, False
-    if told.finished:
+    game, stats, rules = place.games[i], place.board[i], place.rules[place.board[i].world]
+    stats.reward, stats.terminated, stats.truncated = 0.0, False, False
+    if stats.finished:
         return
-    told.reward = advance(game, rules, place.tables.lights, told.action)
-    game.total += told.reward
+    stats.reward = advance(game, rules, place.tables.lights, stats.action)
+    game.total += stats.reward
     died, over = game.inventory[HEALTH] <= 0, game.step >= rules.length
-    told.terminated, told.truncated = died, over and not died
+    stats.terminated, stats.truncated = died, over and not died
     ended = died or over
     _look(place, i, place.final if ended else place.now, tools)
     if ended:
@@ -284,13 +284,13 @@ def _step(place: Place, i: int, tools: Tools) -> None:
 @merged
 def _end(place: Place, i: int, tools: Tools) -> None:
     "An episode is over: tell of it, and begin the next unless it was the last."
-    game, told = place.games[i], place.board[i]
+    game, stats = place.games[i], place.board[i]
     game.played += 1
-    told.total, told.length, told.last_world = game.total, game.step, told.world
+    stats.total, stats.length, stats.last_world = game.total, game.step, stats.world
     for objective in range(len(OBJECTIVES)):
-        told.unlocked[objective] = game.achievements[objective] > 0
+        stats.unlocked[objective] = game.achievements[objective] > 0
     if game.played == place.call[0].quota:
-        told.finished = True
+        stats.finished = True
         _stay(place.now, place.final, i)
     else:
         _begin(place, i, tools)

@@ -1,0 +1,314 @@
+"""What a designer is told: the run's own rates, none, or those of another run; and what it may measure by itself."""
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from envgen_nb.agent.checkpoint import load_checkpoint
+from envgen_nb.batch import read_parameters
+from envgen_nb.cycle import run as run_module
+from envgen_nb.cycle.edit import design_again, position
+from envgen_nb.cycle.folder import (
+    RunFolder,
+    RunFolderError,
+    create_run,
+    rollouts,
+    selected,
+    spent_rollouts,
+    world_records,
+)
+from envgen_nb.cycle.run import Accepted, Evaluated, Training, run_cycles
+from envgen_nb.cycle.settings import SettingsError, make_settings
+from envgen_nb.designer.base import Request, designers
+from envgen_nb.designer.baselines import Adversarial
+from envgen_nb.designer.offline import Offline
+from envgen_nb.studio.prompt import latest_facts
+from envgen_nb.world import get_simulator
+
+SMALL = dict(num_cycles=3, num_worlds=2, cycle_steps=2_048, final_steps=1_024, evaluation_runs=2,
+             evaluation_episodes=2, threads=1, seed=5, agent_options={"num_envs": 8, "rollout_steps": 64})
+LIVE = Path(__file__).parent.parent / "nbs" / "lab" / "experiments" / "recordings" / "live"
+OBJECTIVES = get_simulator("crafter").objectives
+
+
+def weights(path):
+    return load_checkpoint(path / "checkpoint.pt")["learner"]["policy"]
+
+
+def same(some: RunFolder, other: RunFolder) -> None:
+    """Bit for bit: weights, metrics, worlds, what was asked, selections."""
+    ours, theirs = weights(some.path), weights(other.path)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    for cycle in some.cycles:
+        strip = [[{k: v for k, v in record.items() if k != "seconds"} for record in run.metrics(cycle)]
+                 for run in (some, other)]
+        assert strip[0] == strip[1] and some.worlds(cycle) == other.worlds(cycle)
+        assert some.selection(cycle) == other.selection(cycle)
+        for name in ("prompt.md", "reply.md"):
+            assert some.text(cycle, name) == other.text(cycle, name)
+
+
+class Listening(Offline):
+    """The rules; keeps what it was asked."""
+    asked: list[Request] = []
+
+    def reply(self, request, on_text=None):
+        self.asked.append(request)
+        return super().reply(request, on_text)
+
+
+@pytest.fixture
+def listening():
+    if "listening" not in designers.names():
+        designers.register("listening", f"{__name__}:Listening")
+    Listening.asked.clear()
+    return Listening.asked
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A whole run that tells its own rates."""
+    run = create_run(make_settings(**SMALL), tmp_path_factory.mktemp("own") / "run")
+    list(run_cycles(run.path))
+    return run
+
+
+def stopped_and_resumed(settings, path, monkeypatch):
+    """A run that is stopped after each design, and after every fifth rollout."""
+    monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)
+    run = create_run(settings, path)
+    while not run.finished():
+        for event in run_cycles(run.path):
+            batches = event.cycle_done // run.settings.preset.batch if isinstance(event, Training) else 0
+            if isinstance(event, Accepted) or batches % 5 == 4:
+                break
+    return run
+
+
+# --- feedback
+
+
+def test_its_own_rates(own, listening, tmp_path):
+    """As it always was: the rates measured in this run, and what happened in its worlds."""
+    run = create_run(make_settings(**SMALL, designer="listening"), tmp_path / "run")
+    list(run_cycles(run.path))
+    first, second, third = listening
+    assert first.feedback is None and not (run.path / "feedback.json").exists()
+    assert [one.num_cycles for one in listening] == [3, 3, 3]
+    for cycle, asked in (("cycle-1", second), ("cycle-2", third)):
+        assert asked.feedback == run.evaluation(cycle).feedback(OBJECTIVES)
+    assert all(record.episodes for records in third.history for record in records)
+    same(run, own)
+
+
+def test_told_nothing(own, listening, tmp_path, monkeypatch):
+    run = create_run(make_settings(**SMALL, designer="listening", feedback="none"), tmp_path / "run")
+    events = list(run_cycles(run.path))
+    assert [asked.feedback for asked in listening] == [None] * 3
+    for asked in listening:
+        assert not any(record.episodes or record.success or record.episode_return is not None
+                       for records in asked.history for record in records)
+        text = "\n".join(message["content"] for message in asked.messages)
+        assert "%" not in text and "None" not in text and "success rate" not in text and "{{" not in text
+    assert [len(asked.history) for asked in listening] == [0, 1, 2]
+    prompts = [run.text(f"cycle-{k}", "prompt.md") for k in (1, 2, 3)]
+    assert prompts[0] == own.text("cycle-1", "prompt.md") and prompts[2].count("```json") == SMALL["num_worlds"] + 1
+    assert len({world for _, world in run.archive()}) == 6                          # other worlds in each cycle
+    assert len([event for event in events if isinstance(event, Evaluated)]) == 5    # it is measured as any other
+    assert world_records(run)[0][0].episodes > 0 and (run.path / "templates" / "no_feedback.md").exists()
+    assert latest_facts(run)[0] is None
+    settings = run.settings.model_copy(update={"designer": "offline"})
+    again = stopped_and_resumed(settings, tmp_path / "again", monkeypatch)
+    same(run, again)
+
+
+def test_told_another_runs_rates(own, listening, tmp_path):
+    """A placebo: what another run's agent can do; this run's own measurements stay what they are."""
+    shutil.copytree(own.path, tmp_path / "other")
+    run = create_run(make_settings(**SMALL | {"seed": 6}, designer="listening", feedback=str(tmp_path / "other")),
+                     tmp_path / "run")
+    shutil.rmtree(tmp_path / "other")                                               # the run has its own copy
+    for event in run_cycles(run.path):
+        if isinstance(event, Accepted) and event.cycle == "cycle-2":
+            break
+    list(run_cycles(run.path))
+    told = [own.evaluation(cycle).feedback(OBJECTIVES) for cycle in ("cycle-1", "cycle-2")]
+    assert [asked.feedback for asked in listening] == [None, *told]
+    measured = run.evaluation("cycle-1").feedback(OBJECTIVES)
+    assert measured != told[0]
+    mean, std = told[0]["wake_up"]
+    assert f"wake_up: {round(mean)}% +/- {round(std)}%" in run.text("cycle-2", "prompt.md")
+    assert not any(record.episodes for asked in listening for records in asked.history for record in records)
+    assert latest_facts(run)[0] == run.feedback(3)
+    (run.path / "feedback.json").unlink()
+    with pytest.raises(RunFolderError, match="feedback.json is missing"):
+        run.feedback(2)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_recorded_runs_serve_as_a_placebo(seed, tmp_path):
+    """Their rates, as their prompts told them."""
+    run = create_run(make_settings(feedback=str(LIVE / f"seed-{seed}")), tmp_path / "run")
+    for number in (2, 3, 4):
+        told = run.feedback(number)
+        text = (LIVE / f"seed-{seed}" / f"cycle-{number}.prompt.md").read_text(encoding="utf-8")
+        for name, (mean, std) in told.items():
+            assert f"{name}: {round(mean)}% +/- {round(std)}%" in text
+    assert len(json.loads((LIVE / f"seed-{seed}" / "rates.json").read_text())) == 4
+
+
+def test_rates_that_cannot_be_told_are_refused_before_anything_starts(own, tmp_path):
+    rates = {name: [50, 5] for name in OBJECTIVES}
+
+    def given(name, text):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rates.json").write_text(text)
+        return tmp_path / name
+
+    short = create_run(make_settings(**SMALL), tmp_path / "short")
+    alien = given("alien", json.dumps([{"gem": [1, 0]}, rates]))
+    heist = create_run(make_settings(simulator="heist"), tmp_path / "heist")
+    (tmp_path / "empty").mkdir()
+    wrong = [(tmp_path / "nowhere", "there is no folder"), (tmp_path / "empty", "neither a run"),
+             (short.path, "has the rates after 0 cycles; a run of 3 needs them after 2"),
+             (given("few", json.dumps([rates])), "after 1 cycle;"), (alien, "entry 1 is not of the objectives"),
+             (heist.path, "a run of heist, not of crafter"), (given("broken", "[{"), "rates.json is damaged"),
+             (given("no-list", json.dumps(rates)), "no list of rates"),
+             (given("high", json.dumps([rates, rates | {"wake_up": [120, 0]}])), "entry 2 has rates that are not")]
+    for folder, complaint in wrong:
+        with pytest.raises(SettingsError, match=f"feedback: .*{complaint}"):
+            create_run(make_settings(**SMALL, feedback=str(folder)), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+    create_run(make_settings(**SMALL | {"num_cycles": 4}, feedback=str(own.path)), tmp_path / "four")   # 3 are there
+    with pytest.raises(SettingsError, match="there is no folder"):
+        read_parameters(LIVE.parents[2] / "envgen.ipynb", [("feedback", "nowhere")])
+
+
+# --- easy to hard
+
+
+@pytest.mark.long
+def test_easy_to_hard_in_a_run(tmp_path):
+    run = create_run(make_settings(**SMALL, designer="easy_to_hard"), tmp_path / "run")
+    list(run_cycles(run.path))
+    assert ["cycle 1 of 3", "cycle 2 of 3", "cycle 3 of 3"] == [
+        run.text(f"cycle-{k}", "reply.md").splitlines()[0].partition(": ")[2].rstrip(".") for k in (1, 2, 3)]
+    assert len({world for _, world in run.archive()}) == 6
+
+
+# --- adversarial
+
+FEW = dict(SMALL, num_cycles=2, cycle_steps=8_192, world_length=100, designer="adversarial",
+           designer_options={"candidates": 6, "episodes": 2})
+
+
+@pytest.fixture(scope="module")
+def adversarial(tmp_path_factory):
+    run = create_run(make_settings(**FEW), tmp_path_factory.mktemp("adversarial") / "run")
+    return run, list(run_cycles(run.path))
+
+
+def test_the_steps_of_choosing_are_of_the_budget(adversarial):
+    run, events = adversarial
+    batch, steps = run.settings.preset.batch, selected(run)
+    assert set(steps) == {"cycle-1", "cycle-2"} and all(400 < count <= 1_200 for count in steps.values())
+    planned = 2 * 8_192 + 1_024
+    training = [event for event in events if isinstance(event, Training)]
+    trained = sum(rollouts(run).values()) * batch
+    assert abs(trained + sum(steps.values()) - planned) <= batch / 2
+    assert load_checkpoint(run.path / "checkpoint.pt")["learner"]["steps"] == trained
+    assert training[-1].done == training[-1].steps == trained == run.metrics("final")[-1]["step"]
+    assert [event.done for event in training] == [batch * (k + 1) for k in range(len(training))]
+    for cycle, spent in spent_rollouts(run).items():
+        phases = [record["phase"] for record in run.metrics(cycle)]
+        assert len(phases) == rollouts(run)[cycle]
+        if cycle != "final":
+            assert 0 < spent < 8 and phases == ["worlds"] * (8 - spent) + ["original"] * 8
+            one, = run.selection(cycle)
+            assert len(one["worlds"]) == len(one["returns"]) == 6 and one["episodes"] == 2
+            worst = sorted(range(6), key=lambda k: one["returns"][k])[:2]
+            assert [world.settings() for world in run.worlds(cycle)] == [one["worlds"][k] for k in worst]
+            text = run.text(cycle, "reply.md")
+            assert f"{one['steps']:,} steps" in text and ", ".join(f"{mean:.2f}" for mean in one["returns"]) in text
+    assert run.selection("cycle-1")[0]["seed"] != run.selection("cycle-2")[0]["seed"]
+
+
+@pytest.mark.long
+def test_a_mixture_loses_the_same_steps(tmp_path):
+    settings = make_settings(**FEW | {"num_cycles": 1, "final_steps": 0, "curriculum": "constant"})
+    run = create_run(settings, tmp_path / "run")
+    list(run_cycles(run.path))
+    batch = run.settings.preset.batch
+    assert len(run.metrics("cycle-1")) == rollouts(run)["cycle-1"] == 16 - spent_rollouts(run)["cycle-1"] < 16
+    assert abs(run.metrics("cycle-1")[-1]["step"] + selected(run)["cycle-1"] - 8_192) <= batch / 2
+
+
+@pytest.mark.long
+def test_stopped_everywhere_it_is_the_same(adversarial, tmp_path, monkeypatch):
+    again = stopped_and_resumed(adversarial[0].settings, tmp_path / "run", monkeypatch)
+    same(adversarial[0], again)
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.long
+def test_killed_while_worlds_are_chosen_it_is_the_same(adversarial, tmp_path, monkeypatch):
+    """Before, in the middle of, and after the agent has played; what is in selection.json is not played again."""
+    run, played = create_run(adversarial[0].settings, tmp_path / "run"), []
+    real, reply = run_module.evaluate, Adversarial.reply
+
+    def killed_playing(learner, venv, runs, seed, callback=None):
+        def look(done):
+            played.append(done)
+            if len(played) == 30 and venv.num_envs == 12:
+                raise Killed
+            return callback(done)
+        return real(learner, venv, runs, seed, callback=look)
+
+    def killed_answering(self, request, on_text=None):
+        reply(self, request, on_text)
+        raise Killed
+
+    while run.evaluation("cycle-0") is None:
+        next(event for event in run_cycles(run.path) if isinstance(event, Evaluated))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(run_module, "evaluate", killed_playing)
+        list(run_cycles(run.path))
+    assert run.selection("cycle-1") == [] and run.worlds("cycle-1") == []
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Adversarial, "reply", killed_answering)
+        list(run_cycles(run.path))
+    kept = (run.path / "cycle-1" / "selection.json").read_bytes()
+    assert run.text("cycle-1", "reply.md") is None and json.loads(kept)["steps"] == selected(run)["cycle-1"]
+    with monkeypatch.context() as patch:                                  # from here on nobody may play it again
+        patch.setattr(run_module, "_played", lambda *_: pytest.fail("it was played again"))
+        next(event for event in run_cycles(run.path) if isinstance(event, Accepted))
+    list(run_cycles(run.path))
+    assert (run.path / "cycle-1" / "selection.json").read_bytes() == kept
+    same(adversarial[0], run)
+
+
+@pytest.mark.long
+def test_designed_again_it_is_not_played_again(tmp_path):
+    run = create_run(make_settings(**FEW), tmp_path / "run")
+    next(event for event in run_cycles(run.path) if isinstance(event, Accepted))
+    worlds, kept = run.worlds("cycle-1"), run.selection("cycle-1")
+    assert design_again(run, "cycle-1") == 1 and position(run).step == "design"
+    next(event for event in run_cycles(run.path) if isinstance(event, Accepted))
+    assert run.worlds("cycle-1") == worlds and run.selection("cycle-1") == kept
+
+
+def test_a_selection_that_is_lost_is_missed(adversarial, tmp_path):
+    shutil.copytree(adversarial[0].path, tmp_path / "run")
+    (tmp_path / "run" / "final" / "evaluation.json").unlink()
+    list(run_cycles(tmp_path / "run"))
+    (tmp_path / "run" / "cycle-1" / "selection.json").unlink()
+    with pytest.raises(RunFolderError, match="cycle-1/selection.json is missing"):
+        list(run_cycles(tmp_path / "run"))
+    (tmp_path / "run" / "cycle-1" / "selection.json").write_text('{"steps": 3}')
+    with pytest.raises(RunFolderError, match="selection.json is damaged"):
+        list(run_cycles(tmp_path / "run"))
