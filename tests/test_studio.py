@@ -119,6 +119,8 @@ def test_a_stop_in_the_middle_of_a_rollout(tmp_path, whole):
         time.sleep(0.25)
         session.stop()
         done(session, 20)
+        kept = session.points[-1].step if session.points else 0
+        assert session.training.get("done", 0) <= kept                            # what was broken off is not shown
     session.all()
     done(session)
     assert same(whole, tmp_path / "run")

@@ -66,7 +66,9 @@ def tab(seen: Browser, name: str) -> None:
         seen.page.wait_for_timeout(250)
         if found.get_attribute("aria-selected") == "true":
             return
-    raise AssertionError(f"the tab {name} does not open")
+    seen.page.screenshot(path=seen.shots / f"tab-{name}-stuck.png")
+    bar = found.locator("xpath=ancestor::*[contains(@class, 'lm-TabBar')]")
+    raise AssertionError(f"the tab {name} does not open:\n{bar.evaluate('bar => bar.outerHTML')}")
 
 
 def last_step(seen: Browser) -> int:
@@ -91,6 +93,21 @@ def template(seen: Browser):
 
 def run(place: Path, name: str = "first") -> RunFolder:
     return RunFolder(place / "runs" / name)
+
+
+def wait_for_checkpoint(seen: Browser, folder: Path) -> None:
+    """Until a stop would keep some of the training, even one that breaks a slow rollout off."""
+    run, begun, until = RunFolder(folder), None, time.monotonic() + 120
+
+    def written() -> int:
+        path = run.file(run.CHECKPOINT)
+        return path.stat().st_mtime_ns if path.exists() else 0
+
+    while begun is None or written() == begun:
+        assert time.monotonic() < until, "no checkpoint is written"
+        if begun is None and run.metrics("cycle-1"):
+            begun = written()
+        seen.page.wait_for_timeout(100)
 
 
 def test_the_studio_appears(seen, place):
@@ -182,7 +199,7 @@ def test_train_pause_and_stop(seen, place):
     tab(seen, "Train")
     press(seen, "Train")
     status(seen, "steps/s")
-    seen.page.wait_for_timeout(4000)
+    wait_for_checkpoint(seen, run(place).path)
     drawing, figure = studio(seen).locator(".envgen-curves"), studio(seen).locator(".js-plotly-plot:visible")
     drawing.wait_for()
     assert not figure.count()                                                     # what costs the training little
@@ -253,8 +270,7 @@ def test_a_finished_run_is_opened(seen, place):
     status(seen, "the agent is to be measured")
     studio(seen).locator(".js-plotly-plot:visible").first.wait_for(state="detached")     # no other run's curves
     press(seen, "Whole cycle")
-    status(seen, "steps/s", 120)
-    seen.page.wait_for_timeout(3000)
+    wait_for_checkpoint(seen, next((place / "runs").glob("crafter-*")))
     press(seen, "Stop")
     status(seen, "Waiting")
     assert 0 < last_step(seen) < whole

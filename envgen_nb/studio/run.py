@@ -187,7 +187,8 @@ class RunState(HasTraits):
         with self.hold_trait_notifications():
             self.records = shorter(records)
             self.points = history(run)
-            self.training = next((r for r in reversed(records) if r["event"] == "Training"), {})
+            kept = self.points[-1].step if self.points else 0       # what was broken off is told, but is not there
+            self.training = next((r for r in reversed(records) if r["event"] == "Training" and r["done"] <= kept), {})
             self.said = say(records[-1]) if records else "Nothing has happened in this run yet."
             self.text, self.asked = "", None
             self.run, self.where = run, position(run)
