@@ -2816,6 +2816,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                         'envgen_nb/studio/experiment.py'),
                                              'envgen_nb.studio.experiment.plus_minus': ( 'studio/studio.experiment.html#plus_minus',
                                                                                          'envgen_nb/studio/experiment.py'),
+                                             'envgen_nb.studio.experiment.results_html': ( 'studio/studio.experiment.html#results_html',
+                                                                                           'envgen_nb/studio/experiment.py'),
                                              'envgen_nb.studio.experiment.results_text': ( 'studio/studio.experiment.html#results_text',
                                                                                            'envgen_nb/studio/experiment.py'),
                                              'envgen_nb.studio.experiment.score_curves': ( 'studio/studio.experiment.html#score_curves',

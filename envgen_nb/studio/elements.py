@@ -36,6 +36,7 @@ STYLE = """<style>
 .envgen th, .envgen td { padding: 2px 10px; text-align: left; border-bottom: 1px solid var(--jp-border-color2, #ddd); }
 .envgen td.number { text-align: right; font-variant-numeric: tabular-nums; }
 .envgen img { max-width: 100%; }
+.envgen-answer { border-left: 4px solid #1f77b4; padding: 2px 12px; margin: 8px 0; }
 .envgen-curves { font-size: 12px; color: var(--jp-ui-font-color2, #555); }
 .envgen-curves b { display: block; margin: 10px 0 4px 50px; font-size: 14px; font-weight: normal; }
 .envgen-panel { display: grid; grid-template-columns: 44px 1fr; grid-template-rows: auto 1fr auto; column-gap: 6px;

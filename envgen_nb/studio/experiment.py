@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SEEDS', 'OVER', 'answer', 'plus_minus', 'measure_rows', 'pair_rows', 'results_text', 'score_curves', 'gain_curves',
            'differences', 'varied', 'setting_curves', 'objective_rows', 'cost_rows', 'board_html', 'state_line',
-           'write_experiment_report', 'ExperimentView']
+           'write_experiment_report', 'results_html', 'ExperimentView']
 
 # %% ../../nbs/studio/89_studio.experiment.ipynb #08a98304
 import asyncio
@@ -123,7 +123,7 @@ def score_curves(folder: ExperimentFolder) -> Drawing:
               for k, (arm, found) in enumerate(folder.summaries().items()) if found
               for steps in [_steps(found.values())]]
     title = "Score in the original game (%): mean over seeds, 95% band (in brackets: seeds)"
-    return curves(title, series, "environment steps") if series else Drawing(note("No run has ended yet."))
+    return curves(title, series, "environment steps") if series else Drawing(note(_NO_RUN))
 
 
 def gain_curves(folder: ExperimentFolder) -> Drawing:
@@ -139,6 +139,7 @@ def gain_curves(folder: ExperimentFolder) -> Drawing:
     return grid(title, series, "environment steps") if series else Drawing(note(_NO_PAIR))
 
 
+_NO_RUN = "No run has ended yet."
 _NO_PAIR = "No seed has ended in the baseline and in another arm yet."
 
 
@@ -252,7 +253,7 @@ def state_line(folder: ExperimentFolder, states: Sequence[RunState] | None = Non
 _PAGE = """body{font-family:sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;line-height:1.45}
 :root{color-scheme:light dark}pre{white-space:pre-wrap;border:1px solid rgba(127,127,127,.4);padding:1em}
 table{margin:1em 0;font-size:14px;display:block;overflow-x:auto}summary{cursor:pointer;padding:2px}
-.answer{border-left:4px solid #1f77b4;padding:2px 12px}svg{display:block;margin:1.5em 0}"""
+svg{display:block;margin:1.5em 0}"""
 
 
 def write_experiment_report(
@@ -261,27 +262,33 @@ def write_experiment_report(
 ) -> Path:
     "The self-contained report of an experiment: question, answer, curves, differences, tables, cost, settings."
     path, experiment = Path(path or folder.path / folder.REPORT), folder.experiment
-    drawn = [*setting_curves(folder), score_curves(folder), gain_curves(folder), differences(folder)]
     measures = "; ".join(experiment.measures)
     settings = [[arm, "; ".join(f"{name} = {value!r}" for name, value in experiment.given(arm).items())
                  or "all as by default"] for arm in experiment.arms]
-    answers = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in answer(folder))
-    arms = "".join(_table(*measure_rows(folder, name)) for name in experiment.measures)
-    pairs, objectives, costs = (_table(*made(folder)) for made in (pair_rows, objective_rows, cost_rows))
+    results = results_html(folder) if any(folder.summaries().values()) else note(_NO_RUN)
     write_text(path, f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{html.escape(experiment.name)}</title><style>{_PAGE}</style>{STYLE}</head><body class="envgen">
 <h1>{html.escape(experiment.name)}</h1><p><b>{html.escape(experiment.question)}</b></p>
-<div class="answer">{answers}</div>
-<p>Measures, named before it was run: {html.escape(measures)}. {OVER}</p>
-{arms}{"".join(drawn)}{fold(f"every arm beside every other, {experiment.measures[0]}", pairs)}
-<h2>Objectives</h2>{objectives}<h2>What it cost</h2>{costs}
+<p>Measures, named before it was run: {html.escape(measures)}.</p>
+{results}
 <h2>All runs</h2>{board_html(folder)}{_runs_html(folder)}
 <h2>Settings</h2>{table(["arm", "what is set"], settings)}{_whole_settings(folder)}
 <h2>The file</h2><pre>{html.escape(experiment.text)}</pre>
 <p>Run again, or go on, with: <code>envgen experiment {html.escape(experiment.name)}.toml</code></p></body></html>
 """)
     return path
+
+
+def results_html(folder: ExperimentFolder) -> str:
+    "Answer, tables and drawings: what the view and the report show alike."
+    answers = "".join(note(sentence, "") for sentence in (*answer(folder), OVER))
+    arms = "".join(_table(*measure_rows(folder, name)) for name in folder.experiment.measures)
+    drawn = "".join([*setting_curves(folder), score_curves(folder), gain_curves(folder), differences(folder)])
+    pairs = fold(f"every arm beside every other, {folder.experiment.measures[0]}", _table(*pair_rows(folder)))
+    objectives, costs = _table(*objective_rows(folder)), _table(*cost_rows(folder))
+    return (f'<div class="envgen-answer">{answers}</div>{arms}{drawn}{pairs}'
+            f"<h2>Objectives</h2>{objectives}<h2>What it cost</h2>{costs}")
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -345,13 +352,8 @@ def refresh(self: ExperimentView) -> None:
     self.board.value = board_html(self.folder)
     done = sum(map(len, self.folder.summaries().values()))
     if done != self.drawn:
-        self.drawn = done
-        made = [measure_rows(self.folder, name) for name in self.folder.experiment.measures]
-        tables = "".join(_table(*one) for one in (*made, objective_rows(self.folder), cost_rows(self.folder)))
-        said = "".join(note(sentence) for sentence in (*answer(self.folder), OVER))
-        drawn = "".join(drawing for drawing in (*setting_curves(self.folder), score_curves(self.folder),
-                                                gain_curves(self.folder), differences(self.folder)))
-        self.results.value = f'<div class="envgen" style="overflow-x:auto">{said}{drawn}{tables}</div>'
+        self.drawn, inside = done, results_html(self.folder) if done else note(_NO_RUN)
+        self.results.value = f'<div class="envgen" style="overflow-x:auto">{inside}</div>'
 
 
 @patch
