@@ -1,6 +1,8 @@
 """Statistics against other programs' numbers and numbers worked out by hand; a run's summary, killed or not."""
 import json
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,6 +32,7 @@ from envgen_nb.results import (
     wilson_interval,
 )
 
+ROOT = Path(__file__).parent.parent
 SEEDS = [35.1, 36.9, 34.2, 37.0, 36.1, 35.0, 36.6, 34.9]
 numbers = st.floats(-1e6, 1e6)
 
@@ -249,3 +252,16 @@ def test_measures_by_name():
         measure("success at wod", ["wood", "stone"])
     with pytest.raises(ValueError, match="did you mean 'wood'"):
         measure("success at wod")(record)
+
+
+def test_the_record_of_eight_runs_with_a_language_model(stats):
+    """Its table is that of the scores that were recorded, beside the arms of the same commit, seed by seed."""
+    recorded = ROOT / "nbs" / "lab" / "experiments" / "recordings" / "live"
+    read = [[json.loads(line) for line in path.read_text().splitlines()]
+            for path in (recorded / "results.jsonl", ROOT / "benchmarks" / "paper_comparison.jsonl")]
+    for who, line in (("plain", "more than the plain run"), ("fixed", "more than the run with fixed worlds")):
+        base = {one["seed"]: one["scores"] for one in read[1] if one["who"] == who and "protocol" not in one}
+        gains = np.array([np.subtract(one["scores"], base[one["seed"]]) for one in read[0]])[:, 1:]
+        half = stats.t.ppf(0.975, len(gains) - 1) * gains.std(0, ddof=1) / math.sqrt(len(gains))
+        found = re.search(rf"\| {line}.*?\| (.*) \|$", (recorded / "README.md").read_text(), re.MULTILINE)
+        assert found[1].split(" | ") == [f"{a:+.1f} ± {b:.1f}" for a, b in zip(gains.mean(0), half, strict=True)]

@@ -61,14 +61,17 @@ def status(seen: Browser, text: str, seconds: float = 60) -> None:
 
 def tab(seen: Browser, name: str) -> None:
     found = studio(seen).get_by_role("tab", name=name, exact=True)
-    for _ in range(20):                                       # a click that meets a page being drawn anew is lost
+    for attempt in range(40):                                 # a click that meets a page being drawn anew is lost
         found.click()
         seen.page.wait_for_timeout(250)
         if found.get_attribute("aria-selected") == "true":
             return
+        if attempt >= 20:                                     # the cell leaves the page, and comes back
+            seen.page.mouse.wheel(0, 20_000)
+            seen.page.wait_for_timeout(500)
     seen.page.screenshot(path=seen.shots / f"tab-{name}-stuck.png")
     bar = found.locator("xpath=ancestor::*[contains(@class, 'lm-TabBar')]")
-    raise AssertionError(f"the tab {name} does not open:\n{bar.evaluate('bar => bar.outerHTML')}")
+    raise AssertionError(f"the tab {name} does not open:\n{bar.evaluate('bar => bar.outerHTML')}\n{seen.errors}")
 
 
 def last_step(seen: Browser) -> int:
