@@ -1,5 +1,6 @@
 """The vector environment under real faults: killed parents and workers, interrupts, broken states, bad input."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,12 +18,19 @@ from hypothesis import strategies as st
 import envgen_nb
 from envgen_nb import conformance
 from envgen_nb.crafter.env import CrafterEnv
-from envgen_nb.crafter.reference import OBJECTIVES
+from envgen_nb.crafter.reference import ACTIONS, OBJECTIVES
 from envgen_nb.crafter.simulator import Crafter
 from envgen_nb.crafter.spaces import KnownWorld
-from envgen_nb.crafter.vector import CrafterVectorEnv, base_seeds
+from envgen_nb.crafter.vector import ENGINES, CrafterVectorEnv, base_seeds
 from envgen_nb.crafter.workers import Plan, SavedGame, origin_of, pack_game, unpack_game
-from envgen_nb.crafter.world import CrafterWorld, EnvironmentSettings, InventorySettings
+from envgen_nb.crafter.world import (
+    CrafterWorld,
+    EnvironmentSettings,
+    ExtendedCrafterWorld,
+    InventorySettings,
+    Objective,
+)
+from envgen_nb.world import check_world
 
 MOUNTAIN = CrafterWorld(environment_settings=EnvironmentSettings(target_biome="mountain"),
                         inventory_settings=InventorySettings(wood_pickaxe=1))
@@ -386,3 +395,51 @@ def test_actions_that_are_none_are_refused_and_the_game_goes_on():
         venv.step(right)
     with pytest.raises(ValueError, match="options"):
         venv.reset(options={"episode": 3})
+
+
+def practice(**episode):
+    """A world with stones in the bag and water near."""
+    world, complaints = check_world(ExtendedCrafterWorld, {
+        "inventory_settings": {"stone": 5, "wood_pickaxe": 1}, "start_settings": {"near": ["water"]},
+        "episode_settings": episode})
+    assert not complaints
+    return world
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_counts_as_achieved_earns_nothing_and_is_not_counted(engine):
+    worlds = [practice(), practice(achieved=["place_stone"]), practice(achieved=["what the bag shows"], length=40)]
+    with contextlib.closing(CrafterVectorEnv(worlds, 3, 5, "symbols", 50, engine=engine, num_threads=1)) as venv:
+        venv.reset()
+        rewards = venv.step([ACTIONS.index("place_stone")] * 3)[1]
+        assert rewards.tolist() == [1, 0, 1] and venv.lengths == (50, 50, 40)
+        placed = OBJECTIVES.index("place_stone")
+        assert venv.unlocked[:, placed].tolist() == [True, False, True] and venv.unlocked.sum() == 2
+        assert np.array_equal(venv.running["unlocked"], venv.unlocked)
+        for _ in range(39):
+            infos = venv.step([0, 0, 0])[-1]
+        assert infos["_results"].tolist() == [False, False, True] and infos["results"]["length"][2] == 40
+        left = {name for name, possible in zip(OBJECTIVES, infos["results"]["possible"][2], strict=True) if possible}
+        assert set(OBJECTIVES) - left == {"collect_stone", "collect_wood", "make_wood_pickaxe", "place_table"}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_goal_is_the_end(engine):
+    """Cut, not died; the next episode begins anew; a state saved in between is a state of that world only."""
+    with contextlib.closing(CrafterVectorEnv([practice(goal="place_stone")], 2, 5, "symbols", engine=engine,
+                                             num_threads=1)) as venv:
+        venv.reset()
+        states = venv.get_state()
+        for _ in range(2):
+            _, rewards, terminated, truncated, infos = venv.step([ACTIONS.index("place_stone"), 0])
+            assert (rewards[0], terminated[0], truncated[0]) == (1, False, True) and infos["results"]["length"][0] == 1
+            assert not venv.unlocked[0].any()
+        venv.set_state(states)
+        with contextlib.closing(CrafterVectorEnv([practice()], 2, 5, "symbols", engine=engine, num_threads=1)) as other:
+            other.reset()
+            with pytest.raises(ValueError, match="another world"):
+                other.set_state(states)
+
+
+def test_the_objectives_have_one_order():
+    assert get_args(Objective) == OBJECTIVES

@@ -275,10 +275,10 @@ class Game(_env.Env):
         self,
         world: CrafterWorld | Meaning | None = None,   # a world or its numbers; None: the ordinary game
         seed: int = 0,                                 # the base seed; episode e is made from hash((seed, e))
-        length: int = LENGTH,                          # steps after which an episode is over
+        length: int = LENGTH,                          # steps after which an episode is over, if the world says none
     ):
         self._numbers = world if isinstance(world, Meaning) else meaning(world)
-        self._area, self._reward, self._length = AREA, True, length
+        self._area, self._reward, self._length = AREA, True, self._numbers.length or length
         self._view, self._size = np.array((9, 9)), np.array((64, 64))
         self._seed, self._episode, self._step = seed, 0, None
         self._world = OrderedWorld(AREA, constants.materials, (12, 12))
@@ -299,7 +299,8 @@ def begin(self: Game, episode: int | None = None) -> None:
     self._player = player = objects.Player(self._world, (AREA[0] // 2, AREA[1] // 2))
     player.inventory.update(self._numbers.inventory)
     player._last_health = self._last_health = player.health
-    self._unlocked = set()
+    player.achievements.update(dict.fromkeys(self._numbers.achieved, 1))
+    self._unlocked = set(self._numbers.achieved)
     self._world.add(player)
     tunnel = _make_map(self._world, player.pos, self._numbers)
     _place_creatures(self._world, player, tunnel, self._numbers)
@@ -357,7 +358,8 @@ def advance(self: Game, action: int) -> tuple[float, bool, bool]:
     self._last_health = player.health
     unlocked = {name for name, count in player.achievements.items() if count > 0} - self._unlocked
     self._unlocked |= unlocked
-    return reward + bool(unlocked), bool(player.health <= 0), self._step >= self._length
+    over = self._step >= self._length or self._numbers.goal in self._unlocked
+    return reward + bool(unlocked), bool(player.health <= 0), over
 
 # %% ../../nbs/crafter/11_crafter.reference.ipynb #2edde7cb
 @patch

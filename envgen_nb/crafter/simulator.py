@@ -17,7 +17,7 @@ from .spaces import OBSERVATIONS, check_settings
 from .reference import ACTIONS, AREA, LENGTH, MATERIALS, OBJECTIVES, Game
 from .vector import CrafterVectorEnv
 from .warnings import warnings_of
-from .world import CrafterWorld, ExtendedCrafterWorld
+from .world import PREREQUISITES, CrafterWorld, ExtendedCrafterWorld
 from ..world import Complaint, Simulator, World, base_seeds, check_world
 
 # %% ../../nbs/crafter/29_crafter.simulator.ipynb #fbe97945
@@ -62,29 +62,10 @@ def _count(game: Game) -> dict[str, float | None]:
         found[f"distance to {name}"] = min(far, default=None)
     return found
 
-# %% ../../nbs/crafter/29_crafter.simulator.ipynb #a75e4a41
-_PREREQUISITES = {
-    "place_table": ("collect_wood",),
-    "make_wood_pickaxe": ("place_table",),
-    "make_wood_sword": ("place_table",),
-    "collect_stone": ("make_wood_pickaxe",),
-    "collect_coal": ("make_wood_pickaxe",),
-    "place_stone": ("collect_stone",),
-    "place_furnace": ("collect_stone",),
-    "make_stone_pickaxe": ("collect_stone",),
-    "make_stone_sword": ("collect_stone",),
-    "collect_iron": ("make_stone_pickaxe",),
-    "make_iron_pickaxe": ("place_furnace", "collect_coal", "collect_iron"),
-    "make_iron_sword": ("place_furnace", "collect_coal", "collect_iron"),
-    "collect_diamond": ("make_iron_pickaxe",),
-    "place_plant": ("collect_sapling",),
-    "eat_plant": ("place_plant",),
-}
-
 # %% ../../nbs/crafter/29_crafter.simulator.ipynb #495e64ec
 def _tree(objective: str, depth: int = 0) -> list[str]:
     "An objective and all that comes before it, one line each, indented."
-    return ["  " * depth + objective] + [line for name in _PREREQUISITES.get(objective, ())
+    return ["  " * depth + objective] + [line for name in PREREQUISITES.get(objective, ())
                                          for line in _tree(name, depth + 1)]
 
 # %% ../../nbs/crafter/29_crafter.simulator.ipynb #1ee3a8aa
@@ -247,7 +228,7 @@ class Crafter(Simulator):
 
     def prerequisites(self, objective: str) -> tuple[str, ...]:
         "The objectives that come directly before this one in the ordinary game."
-        return _PREREQUISITES.get(_known(objective), ())
+        return PREREQUISITES.get(_known(objective), ())
 
     def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
         "Worlds that put the agent one step before the objective, the most to the point first."

@@ -17,9 +17,9 @@ from gymnasium.vector.utils import batch_space
 
 from .spaces import MOST_WORLDS, KnownWorld, observation_space
 from .fast.engine import Engine
-from .reference import ACTIONS, LENGTH
+from .reference import ACTIONS, LENGTH, OBJECTIVES
 from .workers import Crews, Plan
-from .world import CrafterWorld
+from .world import CrafterWorld, meaning
 from ..files import usable_cores
 from ..world import base_seeds, check_changes, check_number, hand_out, step_limits
 
@@ -41,7 +41,13 @@ def _check_worlds(
         if not isinstance(world, CrafterWorld | None):
             raise TypeError(f"a world of crafter is a CrafterWorld, or None for the ordinary game, not {world!r:.80}")
     limits = step_limits(length, len(worlds), LENGTH, LENGTH)
-    return [KnownWorld(first + k, *known) for k, known in enumerate(zip(worlds, limits, strict=True))]
+    return [KnownWorld(first + k, world, meaning(world).length or limit)
+            for k, (world, limit) in enumerate(zip(worlds, limits, strict=True))]
+
+
+def _possible(known: Sequence[KnownWorld]) -> np.ndarray:
+    "What is still to be achieved when an episode of a world starts, (W, 22) bool."
+    return np.array([[name not in world.numbers.achieved for name in OBJECTIVES] for world in known])
 
 
 def _check_out(out: Any, space: spaces.Space) -> dict[str, np.ndarray] | None:
@@ -114,6 +120,7 @@ class CrafterVectorEnv(VectorEnv):
         check_number("num_threads", num_threads, 1)
         known = _check_worlds(worlds, length)
         self.worlds, self.lengths = tuple(worlds), tuple(one.length for one in known)
+        self._possible = _possible(known)
         self.num_envs, self.episodes, self.copy = int(num_envs), episodes, bool(copy)
         self.single_observation_space = observation_space(obs)
         check_engine(engine)
@@ -141,7 +148,7 @@ class CrafterVectorEnv(VectorEnv):
     @property
     def unlocked(self) -> np.ndarray:
         "What has been achieved in each sub-environment's episode so far, (N, 22) bool."
-        return self._engine.arrays["achievements"] > 0
+        return (self._engine.arrays["achievements"] > 0) & self._possible[self._engine.arrays["world"]]
 
     @property
     def assigned(self) -> np.ndarray:
@@ -187,8 +194,9 @@ def running(self: CrafterVectorEnv) -> dict[str, np.ndarray]:
     if not self._ready:
         raise RuntimeError("there is no episode yet: call reset() first")
     returns, lengths = zip(*self._do("running"), strict=True)
+    world = self._engine.arrays["world"].copy()
     return {"return": np.array(returns, np.float64), "length": np.where(self.finished, 0, lengths).astype(np.int32),
-            "unlocked": self.unlocked, "world": self._engine.arrays["world"].copy()}
+            "unlocked": self.unlocked, "world": world, "possible": self._possible[world]}
 
 
 @patch
@@ -228,6 +236,7 @@ def add_worlds(
     self._engine.add(known)
     self.worlds += tuple(worlds)
     self.lengths += tuple(one.length for one in known)
+    self._possible = np.concatenate([self._possible, _possible(known)])
     return range(first, len(self.worlds))
 
 
@@ -276,6 +285,9 @@ def step(self: CrafterVectorEnv,
     if ended.any():
         results = {name: arrays[name] for name in ("return", "length", "unlocked")}
         results["world"] = arrays["last_world"]
+        if not self._possible.all():
+            results["possible"] = self._possible[results["world"]]
+            results["unlocked"] = results["unlocked"] & results["possible"]
         infos |= {"final_obs": self._see("final"), "_final_obs": ended, "results": results, "_results": ended}
     returned = self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
     return hand_out(returned, self.copy)
@@ -285,4 +297,6 @@ def step(self: CrafterVectorEnv,
 def _infos(self: CrafterVectorEnv) -> dict[str, Any]:
     "How each sub-environment stands: `achievements` are counts in the order of the objectives."
     found = {name: self._engine.arrays[name] for name in ("achievements", "inventory", "position")}
+    if not self._possible.all():
+        found["possible"] = self._possible[self._engine.arrays["world"]]
     return found | {f"_{name}": self._everybody for name in found}

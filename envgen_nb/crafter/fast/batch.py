@@ -274,6 +274,8 @@ def _step(place: Place, i: int, tools: Tools) -> None:
     stats.reward = advance(game, rules, place.tables.lights, stats.action)
     game.total += stats.reward
     died, over = game.inventory[HEALTH] <= 0, game.step >= rules.length
+    if rules.goal >= 0 and game.achievements[rules.goal] > 0:
+        over = True
     stats.terminated, stats.truncated = died, over and not died
     ended = died or over
     _look(place, i, place.final if ended else place.now, tools)

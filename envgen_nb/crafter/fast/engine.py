@@ -193,10 +193,11 @@ class FastGame:
         self,
         world: CrafterWorld | Meaning | None = None,   # a world or its numbers; None: the ordinary game
         seed: int = 0,                                 # the base seed; episode e is made from hash((seed, e))
-        length: int = LENGTH,                          # steps after which an episode is over
+        length: int = LENGTH,                          # steps after which an episode is over, if the world says none
     ):
         prepare()
-        self.numbers, self.length = world if isinstance(world, Meaning) else meaning(world), length
+        self.numbers = world if isinstance(world, Meaning) else meaning(world)
+        self.length = length = self.numbers.length or length
         space = observation_space("both")
         arrays = {name: np.zeros((1, *part.shape), part.dtype) for name, part in space.spaces.items()}
         self._pixels, self._symbols = {"pixels": arrays.pop("pixels")}, arrays
@@ -218,9 +219,10 @@ class FastGame:
     def advance(self, action: int) -> tuple[float, bool, bool]:
         "One step: the reward, whether the player died, whether the step limit was reached. The caller looks once."
         self._batch.play(ADVANCE, int(action))
-        record = self.record
+        record, goal = self.record, self.numbers.goal
+        reached = goal and record["achievements"][OBJECTIVES.index(goal)] > 0
         return float(self._batch.board["reward"][0]), bool(record["inventory"][HEALTH] <= 0), \
-            bool(record["step"] >= self.length)
+            bool(record["step"] >= self.length or reached)
 
     def picture(self) -> np.ndarray:
         "The stock observation, (64, 64, 3) uint8; at night it draws random numbers."

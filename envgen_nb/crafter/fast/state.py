@@ -68,6 +68,7 @@ RULES = np.dtype([
     ("threshold", np.float64, (3,)), ("low", np.float64, (3, 2)), ("high", np.float64, (3, 2)),  # zombies, …
     ("clock", np.int64), ("near", np.uint8, (6,)), ("inventory", np.int16, (len(ITEMS),)),
     ("length", np.int64),                                                    # step limit of an episode
+    ("goal", np.int64), ("achieved", np.uint8, (len(OBJECTIVES),)),          # goal: -1 if there is none
 ], align=True)
 
 # %% ../../../nbs/crafter/16_crafter.fast.state.ipynb #6e09449b
@@ -88,6 +89,8 @@ def rules_of(
     start = {name: info["initial"] for name, info in constants.items.items()} | dict(numbers.inventory)
     rules["inventory"] = [start[name] for name in ITEMS]
     rules["length"] = length
+    rules["goal"] = OBJECTIVES.index(numbers.goal) if numbers.goal else -1
+    rules["achieved"] = [name in numbers.achieved for name in OBJECTIVES]
     return rules
 
 # %% ../../../nbs/crafter/16_crafter.fast.state.ipynb #2f2ef2c0

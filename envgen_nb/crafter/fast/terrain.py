@@ -163,7 +163,7 @@ def put_player(game: np.void, rules: np.void, lights: np.ndarray) -> None:
     game.slots, game.objects, game.entered = 0, 0, 0
     game.slot[:], game.first[:], game.last[:], game.known[:], game.order[:] = 0, 0, 0, 0, 0
     copy(game.inventory, rules.inventory)
-    game.achievements[:] = 0
+    copy(game.achievements, rules.achieved)
     game.sleeping, game.fresh = False, False
     game.hunger, game.thirst, game.fatigue, game.recover = 0.0, 0.0, 0.0, 0.0
     game.hurt_health = game.paid_health = game.inventory[HEALTH]
