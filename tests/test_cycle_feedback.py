@@ -24,7 +24,7 @@ from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.base import Request, designers
 from envgen_nb.designer.baselines import Adversarial
 from envgen_nb.designer.offline import Offline
-from envgen_nb.studio.prompt import latest_facts
+from envgen_nb.studio.prompt import Editor, latest_facts, show_run
 from envgen_nb.world import get_simulator
 
 SMALL = dict(num_cycles=3, num_worlds=2, cycle_steps=2_048, final_steps=1_024, evaluation_runs=2,
@@ -145,6 +145,32 @@ def test_told_another_runs_rates(own, listening, tmp_path):
     (run.path / "feedback.json").unlink()
     with pytest.raises(RunFolderError, match="feedback.json is missing"):
         run.feedback(2)
+
+
+def test_told_what_happened_in_its_worlds(own, listening, tmp_path):
+    """Beside its own rates, to a tenth: each world's episodes, and how the training goes on. The run is the same."""
+    run = create_run(make_settings(**SMALL, designer="listening", feedback="worlds"), tmp_path / "run")
+    list(run_cycles(run.path))
+    first, second, third = listening
+    assert first.feedback is None and "## The training" not in first.prompt
+    for number, asked in ((2, second), (3, third)):
+        measured, records = run.evaluation(f"cycle-{number - 1}"), asked.history[-1]
+        assert asked.feedback == measured.feedback(OBJECTIVES) and len(asked.history) == number - 1
+        assert f"This is cycle {number} of 3." in asked.prompt
+        assert f"Of {len(measured.returns)} episodes" in asked.prompt
+        before = run.evaluation(f"cycle-{number - 2}").feedback(OBJECTIVES)["wake_up"][0]
+        assert f"wake_up: {asked.feedback['wake_up'][0]:.1f}% (before: {before:.1f}%)" in asked.prompt
+        for k, record in enumerate(records, 1):
+            assert f"Environment {k}: {record.episodes} episode" in asked.prompt
+            name, rate = max(record.success.items(), key=lambda one: one[1])
+            assert f"{name} {rate:.1f}%" in asked.prompt
+    ours, theirs = weights(run.path), weights(own.path)                             # the rules go by the rates alone
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert latest_facts(run)[3].records == tuple(world_records(run)[1])
+    editor = Editor(simulator="crafter")
+    show_run(editor, run)
+    editor.facts, editor.kind = latest_facts(run), "update"
+    assert "## What happened in these environments" in editor.filled and "{{" not in editor.filled
 
 
 @pytest.mark.parametrize("seed", range(8))

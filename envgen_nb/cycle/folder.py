@@ -6,7 +6,7 @@
 __all__ = ['PHASES', 'PLACES', 'FORMAT', 'Rates', 'counted_in', 'in_phase', 'RunFolderError', 'read_file', 'parse_text',
            'parse_lines', 'RunFolder', 'selected', 'spent_rollouts', 'rollouts', 'placebo', 'resume_command',
            'check_free', 'create_run', 'trust', 'cut_metrics', 'Recent', 'write_sheet', 'as_designed', 'origins',
-           'write_worlds', 'world_records']
+           'write_worlds', 'world_records', 'told']
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #615a48db
 import io
@@ -28,10 +28,10 @@ from ..agent.networks import get_device
 from ..agent.train import num_rollouts
 from ..curriculum import Episodes
 from envgen_nb.cycle.settings import (
-    FEEDBACK, RunSettings, SettingsError, check_designer, checked_settings, take_names,
+    FEEDBACK, RunSettings, SettingsError, check_designer, checked_settings, take_names, training_plan,
 )
-from ..designer.prompt import load_templates, save_templates
-from ..designer.base import Usage, WorldRecord, designs_worlds
+from ..designer.prompt import Told, WorldRecord, load_templates, save_templates
+from ..designer.base import Usage, designs_worlds
 from ..designer.reply import Design, origin, parse_reply, unmarked
 from ..files import hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text
 from ..world import Simulator, World, check_world, counted, get_simulator
@@ -476,7 +476,7 @@ def feedback(
     objectives = self.simulator.objectives
     if number == 1 or self.settings.feedback == "none":
         return None
-    if self.settings.feedback == "rates":
+    if self.settings.feedback in ("rates", "worlds"):
         return self.evaluation(f"cycle-{number - 1}").feedback(objectives)
     told = read_file(self.file(RunFolder.TOLD), lambda data: _parse_rates(data, objectives), "Put back a copy of it.")
     if told is None or len(told) < number - 1:
@@ -623,8 +623,24 @@ def world_records(
             ended, rates = played[~played.cut], {}
             if len(played):
                 rates = success_rates(played.unlocked, played.possible, run.simulator.objectives)
+                there = played.possible.any(0)
+                rates = {name: rate for (name, rate), one in zip(rates.items(), there, strict=True) if one}
             means = (float(ended.returns.mean()), float(ended.lengths.mean())) if len(ended) else (None, None)
             records.append(WorldRecord(world, purpose, len(played), *means, rates))
         found += [tuple(records)] if records else []
     return tuple(found)
 
+
+def told(
+    run: RunFolder,
+    number: int,      # of the cycle that is to be designed
+) -> Told | None:     # None: the rates alone, or nothing
+    "What the designer of a cycle is told beside the rates, by the setting `feedback`."
+    if number == 1 or run.settings.feedback != "worlds":
+        return None
+    last, before = (run.evaluation(f"cycle-{number - back}") for back in (1, 2))
+    records = world_records(run)
+    designed = sum(bool(run.worlds(f"cycle-{k}")) for k in range(1, number))
+    latest = records[designed - 1] if run.worlds(f"cycle-{number - 1}") else ()
+    return Told(training_plan(run.settings, number), latest, len(last.returns),
+                before.feedback(run.simulator.objectives))

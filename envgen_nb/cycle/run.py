@@ -34,7 +34,7 @@ from ..agent.train import Report, Trainer
 from ..curriculum import Episodes, curricula
 from envgen_nb.cycle.folder import (
     PHASES, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, in_phase, origins, rollouts, selected,
-    spent_rollouts, world_records, write_worlds,
+    spent_rollouts, told, world_records, write_worlds,
 )
 from .settings import RunSettings
 from ..designer.design import Budget, conversation, design
@@ -328,7 +328,7 @@ def _prompt(walk: _Walk, number: int) -> str:
         return first_prompt(templates, run.simulator, settings.vocabulary, settings.num_worlds)
     before = f"cycle-{number - 1}"
     return update_prompt(templates, run.simulator, settings.vocabulary, settings.num_worlds,
-                         run.feedback(number), run.worlds(before), origins(run, before))
+                         run.feedback(number), run.worlds(before), origins(run, before), told(run, number))
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #a9149f41
 def _request(walk: _Walk, number: int, prompt: str, tell: Callable[[str], None]) -> Request:
@@ -339,7 +339,7 @@ def _request(walk: _Walk, number: int, prompt: str, tell: Callable[[str], None])
     history = [exchange for exchange in exchanges if None not in exchange]      # a designer may have come later
     return Request(simulator=run.simulator, vocabulary=settings.vocabulary, num_worlds=settings.num_worlds,
                    messages=conversation(history, prompt), feedback=run.feedback(number),
-                   history=world_records(run, results=settings.feedback == "rates"), cycle=number,
+                   history=world_records(run, results=settings.feedback in ("rates", "worlds")), cycle=number,
                    num_cycles=settings.num_cycles, seed=settings.seed, tell=tell,
                    measure=functools.partial(_measure, walk, number, tell))
 

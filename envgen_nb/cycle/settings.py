@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['FEEDBACK', 'NAMING', 'RunSettings', 'SettingsError', 'checked_settings', 'take_names', 'game_defaults',
-           'make_settings', 'changed_settings', 'usable_settings', 'check_designer', 'read_ini', 'load_settings']
+           'make_settings', 'changed_settings', 'usable_settings', 'check_designer', 'training_plan', 'read_ini',
+           'load_settings']
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #48bd401d
 import configparser
@@ -21,10 +22,10 @@ from ..agent.presets import Preset, get_preset
 from ..curriculum import curricula
 from ..designer.prompt import load_templates
 from ..designer.base import DesignerError, designers, make_designer, options_of
-from ..world import games, get_simulator, vocabularies
+from ..world import counted, games, get_simulator, vocabularies
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #6d06eb57
-FEEDBACK = ("rates", "none")     # what a designer may be told; anything else is a folder
+FEEDBACK = ("rates", "worlds", "none")     # what a designer may be told; anything else is a folder
 
 
 class RunSettings(BaseModel):
@@ -54,8 +55,8 @@ class RunSettings(BaseModel):
 
     designer: str = Field("offline", description="who designs the worlds")
     designer_options: dict[str, Any] = Field(default_factory=dict, description="the designer's own settings")
-    feedback: str = Field("rates", min_length=1, description="the success rates that the designer is told: rates (this "
-                          "run's own), none, or the folder of another run (a placebo)")
+    feedback: str = Field("rates", min_length=1, description="what the designer is told: rates (this run's own), "
+                          "worlds (and what happened in its worlds), none, or the folder of another run (a placebo)")
     max_reasks: int = Field(2, ge=0, le=20, description="how often a wrong reply goes back with the complaints")
     max_calls: int | None = Field(None, ge=1, description="cap on model calls for the whole run")
     max_tokens: int | None = Field(None, ge=1, description="cap on tokens, in and out, for the whole run")
@@ -187,6 +188,25 @@ def check_designer(settings: RunSettings) -> None:
         make_designer(settings.designer, **settings.designer_options).check()
     except DesignerError as error:
         raise SettingsError(f"designer: {error}") from None
+
+# %% ../../nbs/cycle/65_cycle.settings.ipynb #dee8836f
+def training_plan(
+    settings: RunSettings,
+    number: int,             # of the cycle, from 1
+) -> str:
+    "Which cycle this is, how long the agent trains where, and what comes after."
+    there, here = settings.llm_steps, settings.cycle_steps - settings.llm_steps
+    how = {"envgen": f"In each cycle the agent trains for {counted(there, 'step')} in your environments, which share "
+                     f"them equally, then for {counted(here, 'step')} in the ordinary game.",
+           "constant": f"Of the games that the agent plays at the same time {settings.mixture_ratio:.0%} are your "
+                       "environments, to the end of the training; the others are the ordinary game."}
+    usual = (f"In each cycle the agent trains for {counted(settings.cycle_steps, 'step')}; the curriculum "
+             f"{settings.curriculum} decides which environments are played when.")
+    after = (f"After the last cycle it trains for {counted(settings.final_steps, 'step')} more. "
+             if settings.final_steps else "")
+    return (f"This is cycle {number} of {settings.num_cycles}. {how.get(settings.curriculum, usual)} An episode in an "
+            f"environment is cut after {counted(settings.world_length, 'step')}, if the environment says nothing else. "
+            f"{after}What counts in the end is how well it plays the ordinary game.")
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #735df5de
 _INI: dict[tuple[str, str], tuple[str, type]] = {   # (section, key) → setting; a dot: one of designer_options
