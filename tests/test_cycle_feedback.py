@@ -338,3 +338,14 @@ def test_a_selection_that_is_lost_is_missed(adversarial, tmp_path):
     (tmp_path / "run" / "cycle-1" / "selection.json").write_text('{"steps": 3}')
     with pytest.raises(RunFolderError, match="selection.json is damaged"):
         list(run_cycles(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("curriculum", ["learnability", "plr"])
+def test_a_run_whose_worlds_are_chosen_by_what_can_be_learned(curriculum, tmp_path, monkeypatch):
+    """Worlds of earlier cycles are played again; a run that is stopped and resumed again and again is the same."""
+    settings = make_settings(**SMALL | {"cycle_steps": 4_096, "world_length": 32, "curriculum": curriculum})
+    run = create_run(settings, tmp_path / "run")
+    list(run_cycles(run.path))
+    played = [set(run.episodes(record).worlds.tolist()) for record in run.metrics("cycle-3")]
+    assert set.union(*played) & {1, 2, 3, 4} and set.union(*played) & {5, 6} and all(0 in one for one in played[-1:])
+    same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))

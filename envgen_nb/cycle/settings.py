@@ -40,7 +40,8 @@ class RunSettings(BaseModel):
     num_worlds: int = Field(4, ge=1, le=64, description="worlds that the designer writes per cycle")
     cycle_steps: int = Field(240_000, ge=1, description="environment steps of training per cycle, T_LLM + T_orig")
     mixture_ratio: float = Field(0.5, ge=0, le=1, description="share of the training in designed worlds")
-    curriculum: str = Field("envgen", description="which world is played when: envgen, constant, or your own")
+    curriculum: str = Field("envgen", description="which world is played when: envgen, constant, "
+                            "learnability, plr, or your own")
     final_steps: int = Field(1_000_000, ge=0, description="steps in the original game after the last cycle")
     world_length: int = Field(1024, ge=1, description="steps after which an episode in a designed world is cut")
     evaluation_runs: int = Field(3, ge=1, le=100, description="evaluations per measurement, for mean and std")
