@@ -110,10 +110,17 @@ def spread(record, rng):
 # Worlds: every value of every parameter.
 
 def choices(parameter):
-    "The values that a parameter may have; for a list of things each alone, and combinations."
+    "The values that a parameter may have; of a wide range some; for a list of things each alone, and combinations."
+    if parameter.many and len(parameter.choices) > 8:
+        rng = random.Random(parameter.name)
+        drawn = [rng.sample(parameter.choices, rng.randint(2, parameter.high)) for _ in range(40)]
+        return [(thing,) for thing in parameter.choices] + [tuple(things) for things in drawn]
     if parameter.many:
         return [things for size in range(1, parameter.high + 1)
                 for things in itertools.combinations(parameter.choices, size)]
+    wide = parameter.low is not None and parameter.high - parameter.low > 20
+    if wide:
+        return [parameter.low, parameter.low + 1, 100, 300, parameter.high]
     return list(parameter.choices or range(parameter.low, parameter.high + 1))
 
 
@@ -130,8 +137,11 @@ def made(settings):
         near.remove("cow")
     if (creatures.get("peaceful") or creatures.get("skeletons") == "none") and "skeleton_tunnel" in near:
         near.remove("skeleton_tunnel")
-    model = ExtendedCrafterWorld if creatures or start else CrafterWorld
+    episode = data.get("episode_settings", {})
+    model = ExtendedCrafterWorld if creatures or start or episode else CrafterWorld
     world, complaints = check_world(model, data)
+    if world is None and episode.pop("goal", None):                # it may be what is achieved already
+        world, complaints = check_world(model, data)
     assert not complaints, complaints
     return world
 
