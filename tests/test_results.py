@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from envgen_nb.cycle.folder import create_run
 from envgen_nb.cycle.run import Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
+from envgen_nb.experiment.folder import ExperimentFolder
 from envgen_nb.results import (
     Estimate,
     area_under_curve,
@@ -31,6 +32,7 @@ from envgen_nb.results import (
     training_score,
     wilson_interval,
 )
+from envgen_nb.studio.experiment import plus_minus
 
 ROOT = Path(__file__).parent.parent
 SEEDS = [35.1, 36.9, 34.2, 37.0, 36.1, 35.0, 36.6, 34.9]
@@ -265,3 +267,20 @@ def test_the_record_of_eight_runs_with_a_language_model(stats):
         half = stats.t.ppf(0.975, len(gains) - 1) * gains.std(0, ddof=1) / math.sqrt(len(gains))
         found = re.search(rf"\| {line}.*?\| (.*) \|$", (recorded / "README.md").read_text(), re.MULTILINE)
         assert found[1].split(" | ") == [f"{a:+.1f} ± {b:.1f}" for a, b in zip(gains.mean(0), half, strict=True)]
+
+
+def test_the_readme_says_what_came_out():
+    "The table of the experiment `paper`, and the difference between worlds that follow the agent and fixed ones."
+    folder = ExperimentFolder(ROOT / "benchmarks" / "experiments" / "paper")
+    measured = [folder.measured(name) for name in folder.experiment.measures]
+    readme = (ROOT / "README.md").read_text()
+    for arm in folder.experiment.arms:
+        row = re.search(rf"^\| `{arm}`: [^|]*\|(.*)\|$", readme, re.MULTILINE)[1]
+        expected = []
+        for values in measured:
+            assert len(values[arm]) == 10
+            expected += [plus_minus(mean(list(values[arm].values()))),
+                         "" if arm == "plain" else plus_minus(paired(values[arm], values["plain"]), signed=True)]
+        assert [cell.strip() for cell in row.split("|")] == expected, arm
+    for values in measured:
+        assert f" by {plus_minus(paired(values['rules'], values['fixed']), signed=True)} in " in readme
