@@ -54,6 +54,9 @@ def check_prerequisites(simulator: Simulator) -> None:
                 before.add(name)
                 found += simulator.prerequisites(name)
         assert objective not in before, f"{objective} comes before itself"
+    for objective, needed in simulator.needs.items():
+        assert objective in simulator.objectives and needed, f"needs: {objective!r} is no objective, or needs nothing"
+        assert set(needed) <= set(simulator.conditions), f"{objective} needs what is none of the conditions"
 
 # %% ../nbs/world/04_conformance.ipynb #19037755
 def _refused(attempt: Callable[[], Any], what: str) -> None:
@@ -169,6 +172,10 @@ def check_step(simulator: Simulator, make: Callable[..., VectorEnv], actions: np
             assert infos["final_obs"] in venv.observation_space
             total[ended], steps[ended], ends = 0, 0, ends + int(ended.sum())
         _check_running(venv, total, steps)
+    if hasattr(venv, "conditions"):
+        with contextlib.suppress(RuntimeError):                # an engine may say that it does not tell
+            found = venv.conditions()
+            assert found.dtype == np.bool_ and found.shape == (n, len(simulator.conditions))
     assert ends >= n, "too few episodes ended: check_step needs a short step limit"
     pictures = venv.render()
     assert len(pictures) == n and all(p.dtype == np.uint8 and p.ndim == 3 for p in pictures)
@@ -181,7 +188,7 @@ def _check_episode(simulator: Simulator, venv: VectorEnv, infos: dict[str, Any],
     "The report of ended episodes agrees with what was seen of them."
     results = infos["results"]
     assert np.array_equal(infos["_results"], ended) and np.array_equal(infos["_final_obs"], ended)
-    assert set(results) - {"possible"} == {"return", "length", "unlocked", "world"}
+    assert set(results) - {"possible", "death"} == {"return", "length", "unlocked", "world"}
     assert results["return"].dtype == np.float64 and np.allclose(results["return"][ended], total[ended])
     assert results["length"].dtype == np.int32 and np.array_equal(results["length"][ended], steps[ended])
     assert results["unlocked"].dtype == np.bool_
@@ -189,6 +196,8 @@ def _check_episode(simulator: Simulator, venv: VectorEnv, infos: dict[str, Any],
     if "possible" in results:
         assert results["possible"].dtype == np.bool_
         assert not (results["unlocked"] & ~results["possible"])[ended].any(), "what is not possible was achieved"
+    if "death" in results:
+        assert results["death"].dtype == np.uint8 and results["death"].max() <= len(simulator.deaths)
     assert results["world"].dtype == np.int32
     assert np.array_equal(results["world"][ended], (np.arange(venv.num_envs) % len(venv.worlds))[ended])
 

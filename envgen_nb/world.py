@@ -447,6 +447,9 @@ class Simulator(ABC):
     vocabularies: ClassVar[Mapping[str, type[World]]]  # name → class of worlds; the first is the default
     observations: ClassVar[tuple[str, ...]]            # kinds of observation: "pixels", "symbols"
     defaults: ClassVar[Mapping[str, Any]] = types.MappingProxyType({})   # settings of a run that suit this game
+    deaths: ClassVar[tuple[str, ...]] = ()             # what may end an episode before its time: 1 is the first of them
+    conditions: ClassVar[tuple[str, ...]] = ()         # what may hold at a moment of play, see `needs`
+    needs: ClassVar[Mapping[str, tuple[str, ...]]] = types.MappingProxyType({})   # objective → what must hold for it
     shows_path: ClassVar[bool] = False                 # `preview` takes path=True and draws the way to the goal
 
     def world_class(self, vocabulary: str = "default") -> type[World]:
@@ -484,6 +487,10 @@ class Simulator(ABC):
     ) -> VectorEnv:
         "Many copies of the game, stepped together, by the contract above; it can `add_worlds` and `assign` them."
 
+    def training_options(self, vocabulary: str = "default") -> dict[str, Any]:
+        "Options of its own with which the kit trains in worlds of a vocabulary."
+        return {}
+
     def check_installed(self) -> None:  # noqa: B027 (most games need nothing more)
         "`ImportError` that says what to install, if the game cannot be played on this machine."
 
@@ -508,6 +515,11 @@ class Simulator(ABC):
 
     def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
         "Worlds that put the agent one step before the objective, the most to the point first; none: nobody has said."
+        return []
+
+    def frontier(self, objective: str, rates: Mapping[str, float], vocabulary: str = "default") -> list[World]:
+        """Worlds that start where the agent itself gets to in the original game, just before the objective, by the
+        success rates so far in percent; the plainest first; none: the game, or this vocabulary, has no such starts."""
         return []
 
     @abstractmethod

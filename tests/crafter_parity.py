@@ -4,6 +4,7 @@
 in which world, from which seed and with which actions all follow from it, so that a difference can be found again."""
 
 import argparse
+import copy
 import itertools
 import json
 import multiprocessing
@@ -19,9 +20,21 @@ import numpy as np
 from envgen_nb.crafter.fast.engine import FastGame
 from envgen_nb.crafter.fast.parity import broken, differences, record_of
 from envgen_nb.crafter.fast.state import GAME, MOST
-from envgen_nb.crafter.reference import ACTIONS, AREA, ITEMS, LENGTH, Game, constants, objects
+from envgen_nb.crafter.reference import (
+    ACTIONS,
+    AREA,
+    ITEMS,
+    LENGTH,
+    OBJECTIVES,
+    VIEW,
+    Game,
+    _place_near,
+    constants,
+    engine,
+    objects,
+)
 from envgen_nb.crafter.symbols import symbols
-from envgen_nb.crafter.world import CrafterWorld, ExtendedCrafterWorld
+from envgen_nb.crafter.world import MOMENTS, CrafterWorld, ExtendedCrafterWorld, meaning
 from envgen_nb.world import check_world, parameters
 
 ACTION = {name: number for number, name in enumerate(ACTIONS)}
@@ -46,6 +59,15 @@ class Pair:
     def begin(self, episode=None):
         self.reference.begin(episode)
         self.engine.begin(episode)
+        self.actions = []
+        self._look()
+        self._compare()
+
+    def begin_from(self, other, episode=1):
+        "An episode from the moment at which another pair stands."
+        self.reference = restarted(other.reference, self.reference._numbers, self.reference._seed, episode,
+                                   self.reference._length)
+        self.engine.begin_from(other.engine.record, episode)
         self.actions = []
         self._look()
         self._compare()
@@ -89,6 +111,28 @@ class Pair:
             raise Difference("; ".join(said[:8]))
         if len(self.actions) % 16 == 0 and self.reference._step <= LENGTH and broken(self.engine.record):
             raise Difference(f"the engine's record is said to be broken: {broken(self.engine.record)}")
+
+
+def restarted(source, numbers, seed, episode, length):
+    "What a start from a moment is, in the package's own objects: its world and player, copied and changed."
+    game, clock = Game(numbers, seed, length), (source._clock + source._step) % 300
+    game._world, game._player = world, player = copy.deepcopy((source._world, source._player))
+    game._local_view = engine.LocalView(world, game._textures, list(VIEW))
+    game._sem_view = engine.SemanticView(world, [
+        objects.Player, objects.Cow, objects.Zombie, objects.Skeleton, objects.Arrow, objects.Plant])
+    world.random = np.random.RandomState(hash((seed, episode)) % (2 ** 31 - 1))
+    for thing in world.objects:
+        thing.random = world.random
+    game._episode, game._step, game._clock = episode, 0, numbers.clock if numbers.timed else clock
+    game._update_time()
+    player.inventory.update(numbers.inventory)
+    player._last_health = game._last_health = player.health
+    player.achievements.update({name: max(1, player.achievements[name]) for name in numbers.achieved})
+    game._given = {name for name in OBJECTIVES if player.achievements[name]}
+    game._unlocked = set(game._given)
+    if numbers.near:
+        _place_near(world, player, numbers, clearing=False)
+    return game
 
 
 def spread(record, rng):
@@ -137,6 +181,8 @@ def made(settings):
         near.remove("cow")
     if (creatures.get("peaceful") or creatures.get("skeletons") == "none") and "skeleton_tunnel" in near:
         near.remove("skeleton_tunnel")
+    if "plant_grown" in start:
+        near[:] = [thing for thing in near if thing != "ripe_plant"][:3]
     episode = data.get("episode_settings", {})
     model = ExtendedCrafterWorld if creatures or start or episode else CrafterWorld
     achieved = episode.get("achieved", ())
@@ -535,6 +581,33 @@ def _report(number, seed, name, pair, world, difference):
     return (f"{difference}\n  {name}, {pair.view}, seed {pair.reference._seed}, episode {pair.reference._episode}, "
             f"step {pair.reference._step}, {action}\n  world: {settings}\n"
             f"  again: python tests/crafter_parity.py --seed {seed} --game {number}")
+
+
+def play_restart(number, seed=0, steps=60):
+    "An episode in a world that starts from a moment: of any game, at any time, anywhere on the map."
+    rng = random.Random(f"restart {seed} {number}")
+    first = Pair(None, rng.randrange(2 ** 31), view="symbols")
+    first.begin()
+    for step in range(rng.randint(1, 120)):
+        if step % 30 == 0:
+            first.edit(rng.choice((supply, equip, teleport, crowd, plant_garden)), rng, gaps=rng)
+        if first.step(useful(first.reference, rng))[1]:
+            first.edit(refill, rng)
+    covering = covering_world(4 * number + 1)
+    settings = covering.settings() if covering else {}
+    settings.setdefault("start_settings", {})["start_from"] = rng.choice(MOMENTS)
+    world, complaints = check_world(ExtendedCrafterWorld, settings)
+    assert not complaints, complaints
+    pair = Pair(world, rng.randrange(2 ** 31), view=rng.choice(("pixels", "symbols")))
+    try:
+        pair.begin_from(first, episode=rng.randint(1, 9))
+        for _ in range(steps):
+            _, died, over = pair.step(useful(pair.reference, rng))
+            if died or over:
+                break
+    except Difference as difference:
+        raise Difference(f"restart {number}, seed {seed}, step {len(pair.actions)}, {world}: {difference}") from None
+    return meaning(world), first.reference._player.pos.tolist(), len(pair.actions)
 
 
 # Records that are not quite right.

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from envgen_nb.crafter.fast.parity import broken, compact, differences, record_of
 from envgen_nb.crafter.fast.state import GAME
 from envgen_nb.crafter.reference import ACTIONS, LENGTH, OBJECTIVES, Game
-from envgen_nb.crafter.world import ExtendedCrafterWorld
+from envgen_nb.crafter.world import MOMENTS, THINGS, ExtendedCrafterWorld
 from envgen_nb.world import parameters
 
 # Bounds checks.
@@ -85,6 +85,20 @@ def test_every_setting_by_itself():
         pair.begin()
         for action in (1, 5, 3):
             pair.step(action)
+
+
+# From a moment of another episode.
+
+def test_both_start_from_a_moment_alike(long):
+    "Of any game, at any time and place, with all that a world may change; and then they play on alike."
+    played = [crafter_parity.play_restart(number) for number in range(200 if long else 8)]
+    assert sum(steps for _, _, steps in played) > 20 * len(played)
+    if long:
+        numbers = [numbers for numbers, _, _ in played]
+        assert len({one.moment for one in numbers}) == len(MOMENTS) and any(one.timed for one in numbers)
+        assert {thing for one in numbers for thing in one.near} == set(THINGS)
+        assert any(one.goal for one in numbers) and any(one.achieved for one in numbers)
+        assert any(min(place) < 3 or max(place) > 60 for _, place, _ in played)          # at the edge of the map
 
 
 # After the end.

@@ -210,20 +210,28 @@ def _clear(world: OrderedWorld, pos: tuple[int, int], material: str) -> None:
     world[pos] = material
 
 
-def _place_near(world: OrderedWorld, player: Any, numbers: Meaning) -> None:
-    "Make a clearing around the player and put things there."
-    ground, (px, py) = numbers.landscape.ground, player.pos.tolist()
-    clearing = [(x, y) for x in range(px - 3, px + 4) for y in range(py - 3, py + 4)]
-    for pos in clearing:
+def _ground(world: OrderedWorld, pos: tuple[int, int], numbers: Meaning) -> str:
+    "What a cell is made of if one can walk on it, else the landscape's ground."
+    return world[pos][0] if world[pos][0] in constants.walkable else numbers.landscape.ground
+
+
+def _place_near(world: OrderedWorld, player: Any, numbers: Meaning, clearing: bool = True) -> None:
+    "Put things around the player, on a new map in a clearing."
+    px, py = player.pos.tolist()
+    around = [(x, y) for x in range(px - 3, px + 4) for y in range(py - 3, py + 4) if world[x, y][0]]
+    for pos in around if clearing else ():
         if pos != (px, py):
-            _clear(world, pos, world[pos][0] if world[pos][0] in constants.walkable else ground)
+            _clear(world, pos, _ground(world, pos, numbers))
     taken = {"player": (px, py)}
     for thing in numbers.near:
-        spots = [pos for pos in clearing if all(_apart(pos, spot) >= 2 for spot in taken.values())]
+        spots = [pos for pos in around if all(_apart(pos, spot) >= 2 for spot in taken.values())]
         if thing == "furnace" and "table" in taken:
             spots = [pos for pos in spots if _apart(pos, taken["table"]) == 2]
-        taken[thing] = spots[world.random.randint(0, len(spots))]
-        _place_thing(world, player, thing, taken[thing], set(clearing))
+        free = [pos for pos in spots if world[pos][0] in constants.walkable and world[pos][1] is None]
+        spots = free or spots
+        if spots:
+            taken[thing] = spots[world.random.randint(0, len(spots))]
+            _place_thing(world, player, thing, taken[thing], numbers)
 
 
 def _apart(a: tuple[int, int], b: tuple[int, int]) -> int:
@@ -231,23 +239,24 @@ def _apart(a: tuple[int, int], b: tuple[int, int]) -> int:
     return max(abs(a[0] - b[0]), abs(a[1] - b[1]))
 
 # %% ../../nbs/crafter/11_crafter.reference.ipynb #960b366a
-def _place_thing(world: OrderedWorld, player: Any, thing: str, spot: tuple[int, int],
-                 clearing: set[tuple[int, int]]) -> None:
+def _place_thing(world: OrderedWorld, player: Any, thing: str, spot: tuple[int, int], numbers: Meaning) -> None:
     "Put one thing on its spot."
     if thing in ("table", "furnace", "water"):
-        world[spot] = thing
+        _clear(world, spot, thing)
     elif thing == "cow":
+        _clear(world, spot, _ground(world, spot, numbers))
         world.add(objects.Cow(world, spot))
     elif thing == "ripe_plant":
-        world[spot] = "grass"
+        _clear(world, spot, "grass")
         plant = objects.Plant(world, spot)
-        plant.grown = 301                           # ripe is what has grown for more than 300 steps
+        plant.grown = numbers.plant                 # ripe is what has grown for more than 300 steps
         world.add(plant)
     elif thing == "skeleton_tunnel":
-        _dig_tunnel(world, player, spot, clearing)
+        _dig_tunnel(world, player, spot)
+
 
 # %% ../../nbs/crafter/11_crafter.reference.ipynb #e19fdf84
-def _dig_tunnel(world: OrderedWorld, player: Any, spot: tuple[int, int], clearing: set[tuple[int, int]]) -> None:
+def _dig_tunnel(world: OrderedWorld, player: Any, spot: tuple[int, int]) -> None:
     "Eight cells of path that lead away from the player, stone around them, skeletons on the fourth and the eighth."
     dx, dy = spot[0] - int(player.pos[0]), spot[1] - int(player.pos[1])
     step = (int(np.sign(dx)), 0) if abs(dx) >= abs(dy) else (0, int(np.sign(dy)))
@@ -255,11 +264,48 @@ def _dig_tunnel(world: OrderedWorld, player: Any, spot: tuple[int, int], clearin
     cells = [(spot[0] + i * step[0], spot[1] + i * step[1]) for i in range(9)]
     for i, (x, y) in enumerate(cells):
         for wall in [(x + side[0], y + side[1]), (x - side[0], y - side[1])]:
-            if i < 8 and wall not in clearing:
+            if i < 8 and _apart(wall, tuple(player.pos.tolist())) > 3 and world[wall][0]:
                 _clear(world, wall, "stone")
-        _clear(world, (x, y), "path" if i < 8 else "stone")
-    for x, y in (cells[3], cells[7]):
-        world.add(objects.Skeleton(world, (x, y), player))
+        if world[x, y][0]:
+            _clear(world, (x, y), "path" if i < 8 else "stone")
+    for pos in (cells[3], cells[7]):
+        if world[pos][0]:
+            world.add(objects.Skeleton(world, pos, player))
+
+# %% ../../nbs/crafter/11_crafter.reference.ipynb #a1c0de02
+def _beside(found: np.ndarray) -> np.ndarray:
+    "Which cells have one of these on one of their 4 sides, (64, 64) bool."
+    wide = np.pad(found, 1)
+    return wide[:-2, 1:-1] | wide[2:, 1:-1] | wide[1:-1, :-2] | wide[1:-1, 2:]
+
+
+def _places(
+    material: np.ndarray,   # (64, 64) material numbers
+    place: str,             # of `crafter.world.PLACES`
+    tunnel: np.ndarray,     # (cells,) bool
+) -> np.ndarray:
+    "The cells of a kind of place, (64, 64) bool."
+    is_made_of = {name: material == number for number, name in enumerate(MATERIALS) if name}
+    meadow = np.pad(is_made_of["grass"], 1)
+    found = {
+        "meadow": np.all([meadow[1 + x:65 + x, 1 + y:65 + y] for x in (-1, 0, 1) for y in (-1, 0, 1)], axis=0),
+        "mountain edge": _beside(is_made_of["stone"] | is_made_of["coal"] | is_made_of["iron"] | is_made_of["diamond"]),
+        "tunnel": tunnel.reshape(AREA), "shore": _beside(is_made_of["water"])}[place]
+    ground = is_made_of["grass"] | is_made_of["sand"]
+    return found & ground if place in ("mountain edge", "shore") else found & (ground | is_made_of["path"])
+
+
+def _move_to_place(world: OrderedWorld, player: Any, place: str, tunnel: np.ndarray) -> None:
+    "Move the player to the nearest such cell to the middle of the map, if there is one."
+    cells = np.argwhere(_places(world._mat_map, place, tunnel))
+    if not len(cells):
+        return
+    far = ((cells - np.array(AREA) // 2) ** 2).sum(1)
+    pos = tuple(cells[far.argmin()].tolist())            # of equally near ones the first
+    if pos != tuple(player.pos.tolist()):
+        _clear(world, pos, world[pos][0])
+        world.move(player, pos)
+
 
 # %% ../../nbs/crafter/11_crafter.reference.ipynb #5aa887e4
 @functools.cache
@@ -293,24 +339,27 @@ class Game(_env.Env):
 def begin(self: Game, episode: int | None = None) -> None:
     "Start an episode (from 1; None: the next one). The caller looks once before it steps."
     self._episode = self._episode + 1 if episode is None else episode
-    self._step = 0
+    self._step, self._clock = 0, self._numbers.clock
     self._world.reset(seed=hash((self._seed, self._episode)) % (2 ** 31 - 1))
     self._update_time()
     self._player = player = objects.Player(self._world, (AREA[0] // 2, AREA[1] // 2))
     player.inventory.update(self._numbers.inventory)
     player._last_health = self._last_health = player.health
     player.achievements.update(dict.fromkeys(self._numbers.achieved, 1))
-    self._unlocked = set(self._numbers.achieved)
+    self._given = set(self._numbers.achieved)
+    self._unlocked = set(self._given)
     self._world.add(player)
     tunnel = _make_map(self._world, player.pos, self._numbers)
     _place_creatures(self._world, player, tunnel, self._numbers)
+    if self._numbers.place:
+        _move_to_place(self._world, player, self._numbers.place, tunnel)
     if self._numbers.near:
         _place_near(self._world, player, self._numbers)
 
 
 @patch
 def _update_time(self: Game) -> None:
-    progress = ((self._step + self._numbers.clock) / 300) % 1 + 0.3
+    progress = ((self._step + self._clock) / 300) % 1 + 0.3
     self._world.daylight = 1 - np.abs(np.cos(np.pi * progress)) ** 3
 
 # %% ../../nbs/crafter/11_crafter.reference.ipynb #7babeb38
@@ -358,7 +407,7 @@ def advance(self: Game, action: int) -> tuple[float, bool, bool]:
     self._last_health = player.health
     unlocked = {name for name, count in player.achievements.items() if count > 0} - self._unlocked
     self._unlocked |= unlocked
-    over = self._step >= self._length or self._numbers.goal in self._unlocked
+    over = self._step >= self._length or self._numbers.goal in self._unlocked - self._given
     return reward + bool(unlocked), bool(player.health <= 0), over
 
 # %% ../../nbs/crafter/11_crafter.reference.ipynb #2edde7cb

@@ -14,11 +14,13 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from .spaces import OBSERVATIONS, check_settings
+from .fast.dynamics import CONDITIONS, DEATHS, NEEDS
 from .reference import ACTIONS, AREA, LENGTH, MATERIALS, OBJECTIVES, Game
 from .vector import CrafterVectorEnv
 from .warnings import warnings_of
 from .world import PREREQUISITES, CrafterWorld, ExtendedCrafterWorld
 from ..world import Complaint, Simulator, World, base_seeds, check_world
+
 
 # %% ../../nbs/crafter/29_crafter.simulator.ipynb #fbe97945
 def _draw_map(
@@ -183,6 +185,9 @@ _RULES = (
     "gains 1 energy in about 11 steps. wake_up counts only when it wakes with full energy, not when damage wakes it.",
     "It is dark from about step 150 to step 270 of every 300 steps.",
     "Items may be given without the tool that is needed to get them.",
+    "A skill is rewarded when it is shown for the first time in an episode. In an environment that gives a tool, "
+    "making another one is rewarded, so the agent may spend its wood on tools that it has.",
+    "All six tools and a table together take 8 wood.",
     "Coal or iron whose rarity is set, even to common, is found all over a mountain; unset, in some parts of it only.",
 )
 
@@ -191,6 +196,14 @@ _KEYS = {"move_left": "ArrowLeft", "move_right": "ArrowRight", "move_up": "Arrow
          "do": " ", "noop": "n", "sleep": "z", "place_stone": "s", "place_table": "t", "place_furnace": "f",
          "place_plant": "p", "make_wood_pickaxe": "1", "make_stone_pickaxe": "2", "make_iron_pickaxe": "3",
          "make_wood_sword": "4", "make_stone_sword": "5", "make_iron_sword": "6"}
+
+
+_SMITH = [({}, {"start_from": "wood, coal and iron in the bag"}),
+          ({"wood": 5, "stone": 9}, {"start_from": "iron and coal in the bag"}),
+          ({"wood": 5, "stone": 9}, {"start_from": "iron and coal in the bag", "near": ["table", "furnace"]})]
+_FRONTIER: dict[str, list[tuple[dict[str, int], dict[str, Any]]]] = {     # bag and start, where the rule is too little
+    "make_iron_pickaxe": _SMITH, "make_iron_sword": _SMITH,
+    "eat_plant": [({}, {"start_from": "a ripe plant in sight"}), ({}, {"start_from": "after place_plant"})]}
 
 
 class Crafter(Simulator):
@@ -203,16 +216,23 @@ class Crafter(Simulator):
     keys = MappingProxyType(_KEYS)
     vocabularies = MappingProxyType({"paper": CrafterWorld, "extended": ExtendedCrafterWorld})
     observations = OBSERVATIONS
+    deaths = DEATHS
+    conditions = CONDITIONS
+    needs = MappingProxyType(NEEDS)
 
     def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,
                  obs: str = "pixels", length: int | None | Sequence[int | None] = None, episodes: int | None = None,
                  num_threads: int | None = None, copy: bool = True, **options: Any) -> VectorEnv:
-        "Many games stepped together. Options of its own: engine, noise, out (see `CrafterVectorEnv`)."
-        unknown = sorted(set(options) - {"engine", "noise", "out"})
+        "Many games stepped together. Options of its own: engine, noise, out, moments (see `CrafterVectorEnv`)."
+        unknown = sorted(set(options) - {"engine", "noise", "out", "moments"})
         if unknown:
             raise TypeError(f"crafter has no option {', '.join(unknown)}; it has: length, episodes, num_threads, copy, "
-                            "engine, noise, out")
+                            "engine, noise, out, moments")
         return CrafterVectorEnv(worlds, num_envs, seed, obs, length, episodes, num_threads, copy, **options)
+
+    def training_options(self, vocabulary: str = "default") -> dict[str, Any]:
+        "Where worlds can start from moments of the original game, these are kept."
+        return {"moments": True} if issubclass(self.world_class(vocabulary), ExtendedCrafterWorld) else {}
 
     def preview(self, world: World | None = None, seed: int = 0) -> np.ndarray:
         "A picture (512, 1032, 3) uint8 of the start of a seed's first episode: the whole map and the agent's view."
@@ -235,6 +255,17 @@ class Crafter(Simulator):
         model = self.world_class(vocabulary)
         ours = _PRACTICE_EXTENDED[_known(objective)] if vocabulary == "extended" else []
         return [check_world(model, data)[0] for data in ours + _PRACTICE[_known(objective)]]
+
+    def frontier(self, objective: str, rates: Mapping[str, float], vocabulary: str = "default") -> list[World]:
+        "Worlds that start from a moment just before the objective, and are cut when it is reached."
+        model, before = self.world_class(vocabulary), self.prerequisites(objective)
+        if not issubclass(model, ExtendedCrafterWorld) or not before:
+            return []
+        rarest = {"start_from": f"after {min(before, key=lambda name: (rates[name], name))}"}
+        starts = _FRONTIER.get(objective, [({}, rarest)])
+        return [check_world(model, {"inventory_settings": bag, "start_settings": start,
+                                    "episode_settings": {"length": 200, "goal": objective}})[0]
+                for bag, start in starts]
 
     def score(self, success_rates: Mapping[str, float]) -> float:
         "The Crafter score of success rates in percent, 0 to 100."

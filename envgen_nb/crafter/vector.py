@@ -16,6 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from .spaces import MOST_WORLDS, KnownWorld, observation_space
+from .fast.dynamics import CONDITIONS
 from .fast.engine import Engine
 from .reference import ACTIONS, LENGTH, OBJECTIVES
 from .workers import Crews, Plan
@@ -45,9 +46,9 @@ def _check_worlds(
             for k, (world, limit) in enumerate(zip(worlds, limits, strict=True))]
 
 
-def _possible(known: Sequence[KnownWorld]) -> np.ndarray:
-    "What is still to be achieved when an episode of a world starts, (W, 22) bool."
-    return np.array([[name not in world.numbers.achieved for name in OBJECTIVES] for world in known])
+def _gives(known: Sequence[KnownWorld]) -> bool:
+    "Whether in one of these worlds something counts as achieved from the start."
+    return any(world.numbers.achieved or world.numbers.moment for world in known)
 
 
 def _check_out(out: Any, space: spaces.Space) -> dict[str, np.ndarray] | None:
@@ -87,11 +88,13 @@ def _check_noise(obs: Any, noise: Any) -> None:
         raise ValueError(f"noise=False leaves out draws that a picture needs: it goes with obs='symbols', not {obs!r}")
 
 # %% ../../nbs/crafter/26_crafter.vector.ipynb #5f0ae1bc
-def _make_engine(engine: str, plan: Plan, num_threads: int | None,
-                 out: dict[str, np.ndarray] | None) -> Engine | Crews:
+def _make_engine(engine: str, plan: Plan, num_threads: int | None, out: dict[str, np.ndarray] | None,
+                 moments: bool) -> Engine | Crews:
     "An engine, with memory and threads or processes of its own."
     if engine == "fast":
-        return Engine(plan, int(num_threads or 1), out)
+        return Engine(plan, int(num_threads or 1), out, moments)
+    if moments:
+        raise ValueError("moments of the game are kept by engine='fast' only; leave moments out, or this engine")
     count = min(usable_cores() if num_threads is None else int(num_threads), len(plan.seeds))
     return Crews(plan, count if count > 1 else 0, out)
 
@@ -114,13 +117,14 @@ class CrafterVectorEnv(VectorEnv):
         engine: str = "fast",                              # "fast" (compiled) or "reference" (the package)
         noise: bool = True,                                # False: symbols on another, faster random stream
         out: Any = None,                                   # with copy=False: arrays for the observations
+        moments: bool = False,                             # keep moments, for worlds that start from one
     ):
         check_number("num_envs", num_envs, 1, optional=False)
         check_number("episodes", episodes, 1)
         check_number("num_threads", num_threads, 1)
         known = _check_worlds(worlds, length)
         self.worlds, self.lengths = tuple(worlds), tuple(one.length for one in known)
-        self._possible = _possible(known)
+        self._gives = _gives(known)
         self.num_envs, self.episodes, self.copy = int(num_envs), episodes, bool(copy)
         self.single_observation_space = observation_space(obs)
         check_engine(engine)
@@ -131,7 +135,8 @@ class CrafterVectorEnv(VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         plan = Plan(known, base_seeds(seed, self.num_envs), obs, int(episodes or 0), noise)
-        self._engine = _make_engine(engine, plan, num_threads, _check_out(out, self.observation_space))
+        self._engine = _make_engine(engine, plan, num_threads, _check_out(out, self.observation_space),
+                                    bool(moments))
         self._seen = {when: {name.partition(".")[2]: array for name, array in self._engine.arrays.items()
                              if name.startswith(f"{when}.")} for when in ("obs", "final")}
         self._everybody, self._ready = np.ones(self.num_envs, np.bool_), False
@@ -139,6 +144,10 @@ class CrafterVectorEnv(VectorEnv):
     def close_extras(self, **kwargs: Any) -> None:
         "End the worker processes."
         self._engine.close()
+
+    def _possible(self, given: str) -> np.ndarray:
+        "What did not count as achieved when the running episodes began, or those that have ended, (N, 22) bool."
+        return self._engine.arrays[given] == 0
 
     @property
     def finished(self) -> np.ndarray:
@@ -148,7 +157,7 @@ class CrafterVectorEnv(VectorEnv):
     @property
     def unlocked(self) -> np.ndarray:
         "What has been achieved in each sub-environment's episode so far, (N, 22) bool."
-        return (self._engine.arrays["achievements"] > 0) & self._possible[self._engine.arrays["world"]]
+        return (self._engine.arrays["achievements"] > 0) & self._possible("given")
 
     @property
     def assigned(self) -> np.ndarray:
@@ -196,7 +205,40 @@ def running(self: CrafterVectorEnv) -> dict[str, np.ndarray]:
     returns, lengths = zip(*self._do("running"), strict=True)
     world = self._engine.arrays["world"].copy()
     return {"return": np.array(returns, np.float64), "length": np.where(self.finished, 0, lengths).astype(np.int32),
-            "unlocked": self.unlocked, "world": world, "possible": self._possible[world]}
+            "unlocked": self.unlocked, "world": world, "possible": self._possible("given")}
+
+
+@patch
+def conditions(self: CrafterVectorEnv) -> np.ndarray:
+    "Which of `envgen_nb.crafter.fast.dynamics.CONDITIONS` hold in each sub-environment, (N, C) bool."
+    if not self._ready:
+        raise RuntimeError("there is no game to ask about yet: call reset() first")
+    if not isinstance(self._engine, Engine):
+        raise RuntimeError("engine='reference' does not tell conditions; make the environment without it")
+    bits = np.array(self._do("conditions"))
+    return (bits[:, None] >> np.arange(len(CONDITIONS)) & 1).astype(bool)
+
+
+@patch(as_prop=True)
+def moments(self: CrafterVectorEnv) -> dict[str, int]:
+    "How many moments of each kind are kept, to start from; {} where none are."
+    return self._engine.moments.counts if getattr(self._engine, "moments", None) else {}
+
+
+@patch
+def get_memory(self: CrafterVectorEnv) -> bytes:
+    "What is kept beside the sub-environments' states: the moments; nothing where none are kept."
+    return self._engine.moments.pack() if getattr(self._engine, "moments", None) else b""
+
+
+@patch
+def set_memory(self: CrafterVectorEnv, state: bytes) -> None:
+    "Go on with what `get_memory` gave; `ValueError` before anything is touched. Before `set_state`, if that follows."
+    keeps = bool(getattr(self._engine, "moments", None))
+    if bool(state) != keeps:
+        raise ValueError(f"this is of an environment {'without' if keeps else 'with'} moments")
+    if keeps:
+        self._engine.moments.unpack(state)
 
 
 @patch
@@ -236,7 +278,7 @@ def add_worlds(
     self._engine.add(known)
     self.worlds += tuple(worlds)
     self.lengths += tuple(one.length for one in known)
-    self._possible = np.concatenate([self._possible, _possible(known)])
+    self._gives |= _gives(known)
     return range(first, len(self.worlds))
 
 
@@ -285,8 +327,10 @@ def step(self: CrafterVectorEnv,
     if ended.any():
         results = {name: arrays[name] for name in ("return", "length", "unlocked")}
         results["world"] = arrays["last_world"]
-        if not self._possible.all():
-            results["possible"] = self._possible[results["world"]]
+        if "death" in arrays:                              # the reference does not tell
+            results["death"] = arrays["death"]
+        if self._gives:
+            results["possible"] = self._possible("last_given")
             results["unlocked"] = results["unlocked"] & results["possible"]
         infos |= {"final_obs": self._see("final"), "_final_obs": ended, "results": results, "_results": ended}
     returned = self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
@@ -297,6 +341,6 @@ def step(self: CrafterVectorEnv,
 def _infos(self: CrafterVectorEnv) -> dict[str, Any]:
     "How each sub-environment stands: `achievements` are counts in the order of the objectives."
     found = {name: self._engine.arrays[name] for name in ("achievements", "inventory", "position")}
-    if not self._possible.all():
-        found["possible"] = self._possible[self._engine.arrays["world"]]
+    if self._gives:
+        found["possible"] = self._possible("given")
     return found | {f"_{name}": self._everybody for name in found}

@@ -72,6 +72,10 @@ def _land(world: CrafterWorld, numbers: Meaning) -> Iterator[tuple[str, str]]:
     creatures = getattr(world, "creature_settings", None)
     if creatures and creatures.skeletons not in (None, "none") and "path" not in here:
         yield "creature_settings.skeletons", f"a {biome} world has no tunnels, and skeletons live only there"
+    place, needed = numbers.place, {"mountain edge": "stone", "tunnel": "path", "shore": "water"}
+    if place in needed and needed[place] not in here:
+        yield "start_settings.place", f"a {biome} world has no {place}, so the player starts in the middle of the map"
+
 
 # %% ../../nbs/crafter/28_crafter.warnings.ipynb #2fa6ab5c
 def _bag(numbers: Meaning) -> Iterator[tuple[str, str]]:
@@ -92,6 +96,7 @@ def _bag(numbers: Meaning) -> Iterator[tuple[str, str]]:
             yield where, "nothing is made of diamonds, and one that is given does not count as collected"
 
 # %% ../../nbs/crafter/28_crafter.warnings.ipynb #b1521356
+_ITS_OWN_MAP = "start_from goes on with the map of the moment from which it starts, where the agent stood"
 _SWORDS = ("wood_sword", "stone_sword", "iron_sword")      # each does more damage than the one before
 
 
@@ -106,6 +111,14 @@ def _swords(numbers: Meaning) -> Iterator[tuple[str, str]]:
         yield f"inventory_settings.{held[-1]}", "nobody lives in this world whom a sword could strike"
 
 
+def _moment(world: CrafterWorld, numbers: Meaning) -> Iterator[tuple[str, str]]:
+    "What a start from a moment leaves without effect."
+    for name in world.environment_settings.model_dump(exclude_none=True):
+        yield f"environment_settings.{name}", _ITS_OWN_MAP
+    if numbers.place:
+        yield "start_settings.place", _ITS_OWN_MAP
+
+
 def warnings_of(
     world: CrafterWorld | None = None,   # None: the ordinary game
 ) -> list[Complaint]:                    # `field`: the setting; `message`: why it has no effect
@@ -113,5 +126,8 @@ def warnings_of(
     if world is None:
         return []
     numbers = meaning(world)
-    found = [*_land(world, numbers), *_bag(numbers), *_swords(numbers)]
+    if numbers.moment:
+        found = [*_moment(world, numbers), *_swords(numbers)]
+    else:
+        found = [*_land(world, numbers), *_bag(numbers), *_swords(numbers)]
     return [Complaint(why, field=where) for where, why in found]

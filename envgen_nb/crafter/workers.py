@@ -44,7 +44,8 @@ def _fields(
              "unlocked": ((len(OBJECTIVES),), np.bool_), "achievements": ((len(OBJECTIVES),), np.int32),
              "inventory": ((len(ITEMS),), np.uint8), "position": ((2,), np.int32),
              "finished": ((), np.bool_), "busy": ((), np.bool_), "world": ((), np.int32), "next_world": ((), np.int32),
-             "last_world": ((), np.int32)}
+             "last_world": ((), np.int32), "given": ((len(OBJECTIVES),), np.bool_),
+             "last_given": ((len(OBJECTIVES),), np.bool_)}
     return {name: ((num_envs, *shape), np.dtype(dtype)) for name, (shape, dtype) in rows.items()}
 
 
@@ -183,7 +184,8 @@ class _Row:
         "Write where the game stands."
         player = game._player
         self.set(achievements=[player.achievements[name] for name in OBJECTIVES],
-                 inventory=list(player.inventory.values()), position=player.pos)
+                 inventory=list(player.inventory.values()), position=player.pos,
+                 given=[name in game._given for name in OBJECTIVES])
 
 # %% ../../nbs/crafter/14_crafter.workers.ipynb #2f1d2923
 class _SubEnv:
@@ -239,7 +241,7 @@ class _SubEnv:
         "The episode is over: report it, and begin the next unless the quota is full."
         row, self.played = self.row, self.played + 1
         row.set(unlocked=row["achievements"] > 0, length=self.game._step, last_world=self.world.index,
-                **{"return": self.total})
+                last_given=row["given"], **{"return": self.total})
         if self.played == self.quota:
             row.set(finished=True)
             for name, part in row.parts["obs."].items():

@@ -6,7 +6,7 @@
 __all__ = ['PHASES', 'PLACES', 'FORMAT', 'Rates', 'counted_in', 'in_phase', 'RunFolderError', 'read_file', 'parse_text',
            'parse_lines', 'RunFolder', 'selected', 'spent_rollouts', 'rollouts', 'placebo', 'resume_command',
            'check_free', 'create_run', 'trust', 'cut_metrics', 'Recent', 'write_sheet', 'as_designed', 'origins',
-           'write_worlds', 'world_records', 'told']
+           'write_worlds', 'world_records', 'in_the_original', 'told']
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #615a48db
 import io
@@ -28,9 +28,9 @@ from ..agent.networks import get_device
 from ..agent.train import num_rollouts
 from ..curriculum import Episodes
 from envgen_nb.cycle.settings import (
-    FEEDBACK, RunSettings, SettingsError, check_designer, checked_settings, take_names, training_plan,
+    FEEDBACK, OWN, RunSettings, SettingsError, check_designer, checked_settings, take_names, training_plan,
 )
-from ..designer.prompt import Told, WorldRecord, load_templates, save_templates
+from ..designer.prompt import Original, Told, WorldRecord, load_templates, save_templates
 from ..designer.base import Usage, designs_worlds
 from ..designer.reply import Design, origin, parse_reply, unmarked
 from ..files import hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text
@@ -476,7 +476,7 @@ def feedback(
     objectives = self.simulator.objectives
     if number == 1 or self.settings.feedback == "none":
         return None
-    if self.settings.feedback in ("rates", "worlds"):
+    if self.settings.feedback in OWN:
         return self.evaluation(f"cycle-{number - 1}").feedback(objectives)
     told = read_file(self.file(RunFolder.TOLD), lambda data: _parse_rates(data, objectives), "Put back a copy of it.")
     if told is None or len(told) < number - 1:
@@ -631,16 +631,35 @@ def world_records(
     return tuple(found)
 
 
+def in_the_original(
+    run: RunFolder,
+    number: int,      # of a cycle that has been measured
+) -> Original:
+    "What happened in the original game: at that measurement, and which moments the training before it kept."
+    found, deaths = run.evaluation(f"cycle-{number}"), {}
+    if found.deaths is not None:
+        counts = np.bincount(found.deaths, minlength=1 + len(run.simulator.deaths)).tolist()
+        deaths = {name: 100 * count / len(found.deaths)
+                  for name, count in zip(("the time was up", *run.simulator.deaths), counts, strict=True)}
+    rates = {name: mean for name, (mean, _) in found.feedback(run.simulator.objectives).items()}
+    quarters = np.percentile(found.lengths, (25, 75)).tolist()
+    held = {name: [(one.conditions, one.episodes, one.steps) for one in held] for name, held in found.held.items()}
+    last = run.metrics(f"cycle-{number}")[-1:]
+    return Original(float(found.lengths.mean()), *quarters, deaths, rates, held,
+                    last[0].get("moments", {}) if last else {})
+
+
 def told(
     run: RunFolder,
     number: int,      # of the cycle that is to be designed
 ) -> Told | None:     # None: the rates alone, or nothing
     "What the designer of a cycle is told beside the rates, by the setting `feedback`."
-    if number == 1 or run.settings.feedback != "worlds":
+    if number == 1 or run.settings.feedback not in ("worlds", "full"):
         return None
     last, before = (run.evaluation(f"cycle-{number - back}") for back in (1, 2))
     records = world_records(run)
     designed = sum(bool(run.worlds(f"cycle-{k}")) for k in range(1, number))
     latest = records[designed - 1] if run.worlds(f"cycle-{number - 1}") else ()
     return Told(training_plan(run.settings, number), latest, len(last.returns),
-                before.feedback(run.simulator.objectives))
+                before.feedback(run.simulator.objectives),
+                in_the_original(run, number - 1) if run.settings.feedback == "full" else None)

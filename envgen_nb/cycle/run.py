@@ -25,7 +25,7 @@ import torch
 from torch.utils.tensorboard import SummaryWriter
 
 from ..agent.checkpoint import save_checkpoint
-from ..agent.evaluate import Evaluation, evaluate
+from ..agent.evaluate import Evaluation, Watch, evaluate
 from ..agent.guards import NotFiniteError
 from ..agent.learner import Learner, learners
 from ..agent.presets import Preset
@@ -36,7 +36,7 @@ from envgen_nb.cycle.folder import (
     PHASES, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, in_phase, origins, rollouts, selected,
     spent_rollouts, told, world_records, write_worlds,
 )
-from .settings import RunSettings
+from .settings import OWN, RunSettings
 from ..designer.design import Budget, conversation, design
 from ..designer.prompt import first_prompt, load_templates, update_prompt
 from ..designer.base import Designer, DesignerError, Request, Returns, Usage, make_designer
@@ -339,8 +339,8 @@ def _request(walk: _Walk, number: int, prompt: str, tell: Callable[[str], None])
     history = [exchange for exchange in exchanges if None not in exchange]      # a designer may have come later
     return Request(simulator=run.simulator, vocabulary=settings.vocabulary, num_worlds=settings.num_worlds,
                    messages=conversation(history, prompt), feedback=run.feedback(number),
-                   history=world_records(run, results=settings.feedback in ("rates", "worlds")), cycle=number,
-                   num_cycles=settings.num_cycles, seed=settings.seed, tell=tell,
+                   history=world_records(run, results=settings.feedback in OWN), cycle=number,
+                   num_cycles=settings.num_cycles, told=told(run, number), seed=settings.seed, tell=tell,
                    measure=functools.partial(_measure, walk, number, tell))
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #b113e74f
@@ -361,12 +361,23 @@ def _measure(walk: _Walk, number: int, tell: Callable[[str], None], worlds: Sequ
     return Returns(returns, steps)
 
 
+def _memory(walk: _Walk) -> bytes:
+    "What the environment keeps beside its sub-environments, such as moments to start from; nothing: it keeps nothing."
+    if walk.trainer:
+        return walk.trainer.venv.get_memory() if hasattr(walk.trainer.venv, "get_memory") else b""
+    memory = walk.state.get("memory")
+    return b"" if memory is None else bytes(memory.numpy())
+
+
 def _played(walk: _Walk, worlds: Sequence[World], episodes: int, seed: int) -> tuple[list[float], int]:
     "The mean return in each world, and the environment steps of all episodes."
     run, settings = walk.run, walk.settings
     with contextlib.closing(run.simulator.make_vec(
             worlds, num_envs=len(worlds) * episodes, seed=seed, obs=walk.preset.obs, length=settings.world_length,
-            episodes=1, num_threads=walk.threads, copy=False)) as venv:
+            episodes=1, num_threads=walk.threads, copy=False,
+            **run.simulator.training_options(settings.vocabulary))) as venv:
+        if memory := _memory(walk):
+            venv.set_memory(memory)
         found = evaluate(walk.learner, venv, 1, seed, callback=lambda done: walk.look_up())
     means = found.returns.reshape(episodes, len(worlds)).mean(0)          # sub-environment i plays worlds[i % W]
     return [float(mean) for mean in means], int(found.lengths.sum())
@@ -446,7 +457,8 @@ def _make_trainer(walk: _Walk) -> Trainer:
     "The learner in its sub-environments, as they were at the last checkpoint, or all in the original game."
     run, settings, num_envs = walk.run, walk.settings, walk.preset.num_envs
     venv = run.simulator.make_vec([run.original], num_envs=num_envs, seed=walk.seed(3), obs=walk.preset.obs,
-                                  num_threads=walk.threads, copy=False)
+                                  num_threads=walk.threads, copy=False,
+                                  **run.simulator.training_options(settings.vocabulary))
     curriculum = curricula.find(settings.curriculum)(num_envs, walk.seed(1), settings.mixture_ratio)
     trainer = Trainer(walk.learner, venv, curriculum, walk.look_up)
     begun = list(walk.rounds)[:walk.trained + bool(walk.rollouts)]
@@ -489,7 +501,7 @@ def _train(walk: _Walk, cycle: str) -> Iterator[Event]:
             trained = time.perf_counter()
             over = rollout + 1 == total and cycle == list(walk.rounds)[-1]
             episodes = Episodes.join([cut, report.episodes, *([trainer.finish()] if over else [])])
-            _log_rollout(walk, cycle, phase, rollout, report, episodes, logged)
+            _log_rollout(walk, cycle, phase, rollout, report, episodes, logged, rollout + 1 == total)
             walk.rollouts, cut = rollout + 1, Episodes.join([])
             if time.monotonic() - saved > CHECKPOINT_SECONDS and rollout + 1 < total:
                 _save(walk)
@@ -517,7 +529,7 @@ def _broken(walk: _Walk, cycle: str, error: NotFiniteError) -> str:
 
 
 def _log_rollout(walk: _Walk, cycle: str, phase: str, rollout: int, report: Report, episodes: Episodes,
-                 logged: float) -> None:
+                 logged: float, last: bool) -> None:
     """One line in metrics.jsonl with every episode that ended or was cut, and the curves for TensorBoard.
 
     `logged` seconds went by between the rollout before and this one: into logs, checkpoints, and whoever listens."""
@@ -533,6 +545,8 @@ def _log_rollout(walk: _Walk, cycle: str, phase: str, rollout: int, report: Repo
         record["episodes"]["possible"] = [np.flatnonzero(row).tolist() for row in episodes.possible]
     if episodes.cut.any():
         record["episodes"]["cut"] = episodes.cut.tolist()
+    if last and getattr(walk.trainer.venv, "moments", None):
+        record["moments"] = walk.trainer.venv.moments
     append_jsonl(walk.run.file(RunFolder.METRICS, cycle), record)
     for name, value in report.metrics.items():
         walk.writer.add_scalar(f"train/{name}", value, report.steps)
@@ -598,7 +612,7 @@ def _evaluate(walk: _Walk, cycle: str) -> Iterator[Event]:
             [run.original], num_envs=episodes, seed=seed, obs=walk.preset.obs, episodes=1,
             num_threads=walk.threads, copy=False)) as venv:
         evaluation = evaluate(learner, venv, walk.settings.evaluation_runs, seed,
-                              callback=lambda done: walk.look_up())
+                              callback=lambda done: walk.look_up(), watch=_watch(run, venv))
     walk.seconds_per_evaluation = walk.clock() - start
     event = dataclasses.replace(_evaluated(run, cycle, evaluation), seconds=round(walk.seconds_per_evaluation, 2))
     write_json(run.file(RunFolder.EVALUATION, cycle), evaluation.to_dict() | {
@@ -607,6 +621,12 @@ def _evaluate(walk: _Walk, cycle: str) -> Iterator[Event]:
     for objective, (mean, _) in event.success.items():
         walk.writer.add_scalar(f"success/{objective}", mean, learner.steps)
     yield event
+
+
+def _watch(run: RunFolder, venv: Any) -> Watch | None:
+    "Who counts what was missing, in a game that tells."
+    game = run.simulator
+    return Watch(game.objectives, game.conditions, game.needs) if game.needs and hasattr(venv, "conditions") else None
 
 
 def _evaluated(run: RunFolder, cycle: str, evaluation: Evaluation) -> Evaluated:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from .prompt import WorldRecord
+from .prompt import Told, WorldRecord
 from ..registry import Registry
 from ..world import Simulator, World
 
@@ -41,6 +41,7 @@ class Request:
     history: tuple[tuple[WorldRecord, ...], ...] = ()          # of each cycle before: its worlds, and how they went
     cycle: int = 1                                             # from 1
     num_cycles: int = 1                                        # of the run
+    told: Told | None = None                                   # what else there is to tell, as data
     attempt: int = 1                                           # from 1; more after a reply that was refused
     seed: int = 0                                              # for designers that draw
     tell: Callable[[str], None] | None = field(default=None, repr=False, compare=False)   # is told what is waited for
@@ -141,6 +142,7 @@ designers = Registry("designer", "envgen_nb.designers", Designer, {
     "fixed": "envgen_nb.designer.baselines:FixedWorlds",
     "easy_to_hard": "envgen_nb.designer.baselines:EasyToHard",
     "adversarial": "envgen_nb.designer.baselines:Adversarial",
+    "frontier": "envgen_nb.designer.baselines:Frontier",
     "none": "envgen_nb.designer.baselines:NoWorlds",
 })
 

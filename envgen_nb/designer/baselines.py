@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['drawn_worlds', 'RandomWorlds', 'FixedWorlds', 'come_before', 'from_easy_to_hard', 'EasyToHard', 'Adversarial',
-           'NoWorlds']
+           'Frontier', 'NoWorlds']
 
 # %% ../../nbs/designer/47_designer.baselines.ipynb #4313ede7
+import itertools
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -163,6 +164,36 @@ class Adversarial(Designer):
             f"Of {self.candidates} worlds that were drawn at random, these are the {len(worst)} in which the agent "
             f"does worst. It played {counted(self.episodes, 'episode')} in each{steps}. Its mean returns, in the order "
             f"in which the worlds were drawn: {', '.join(f'{mean:.2f}' for mean in returns)}.")))
+
+# %% ../../nbs/designer/47_designer.baselines.ipynb #47e00002
+class Frontier(Designer):
+    """Worlds that start from moments of the agent's own episodes, just before what it cannot do yet, by rule.
+
+    That are the objectives which are seldom reached though each of their prerequisites is reached often enough. While
+    there is none, all worlds are the original game."""
+    name = "frontier"
+
+    def __init__(
+        self,
+        *,
+        weak: float = 40.0,      # %; an objective that is reached less often is practised
+        learned: float = 20.0,   # %; once each of its prerequisites is reached more often
+    ):
+        self.weak, self.learned = weak, learned
+
+    def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
+        game, rates = request.simulator, {name: mean for name, (mean, _) in (request.feedback or {}).items()}
+        weak = [name for name in rates if rates[name] < self.weak
+                and all(rates[one] > self.learned for one in game.prerequisites(name))]
+        weak.sort(key=lambda name: (rates[name], name))
+        offered = [[Design(world, f"practise {name} ({rates[name]:.1f}% so far) from where the agent gets to.")
+                    for world in game.frontier(name, rates, request.vocabulary)] for name in weak]
+        turns = [design for turn in itertools.zip_longest(*offered) for design in turn if design]
+        if not turns:
+            turns = [Design(request.model(), "the original game: what would come next has prerequisites to learn.")]
+        designs = list(itertools.islice(itertools.cycle(turns), request.num_worlds))
+        return Reply(format_reply(designs, "These worlds start where the agent gets to."))
+
 
 # %% ../../nbs/designer/47_designer.baselines.ipynb #e7ac235f
 class NoWorlds(Designer):

@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['BOARD', 'VIEWS', 'PIXELS', 'MATERIAL', 'OBJECT', 'INVENTORY', 'DAYLIGHT', 'SNAPSHOT', 'CALL', 'MOST_SPARE', 'SPARE',
-           'NOT_ASKED_FOR', 'ASKED_FOR', 'READY', 'STEP', 'BEGIN', 'LOOK', 'WORK_ON', 'FINISH', 'SERVE', 'NEW_WORLD',
-           'ADVANCE', 'SKIP', 'array_at', 'Tables', 'Tools', 'make_tools', 'tables', 'pack', 'unpack', 'Views', 'Place',
-           'play', 'Limits', 'make_call', 'Batch', 'prepare']
+           'KEPT', 'KEPT_OF', 'NOT_ASKED_FOR', 'ASKED_FOR', 'READY', 'STEP', 'BEGIN', 'LOOK', 'ASK', 'WORK_ON',
+           'FINISH', 'SERVE', 'NEW_WORLD', 'RESTART', 'ADVANCE', 'SKIP', 'array_at', 'Tables', 'Tools', 'make_tools',
+           'tables', 'pack', 'unpack', 'Views', 'Place', 'has_moments', 'play', 'Limits', 'make_call', 'Batch',
+           'prepare']
 
 # %% ../../../nbs/crafter/24_crafter.fast.batch.ipynb #d349c7e0
 import functools
@@ -23,19 +24,19 @@ from numba.np.arrayobj import make_array, populate_array
 
 from ..spaces import observation_space
 from .compile import FOLDER, compiled, inner, merged
-from .dynamics import advance, lights
+from .dynamics import advance, cause_of_death, conditions, lights, new_moments
 from .noise import middle, stamps, noise_scratch
 from .picture import draw, pictures, see, skip_night, workspace
 from envgen_nb.crafter.fast.state import (
     CHUNKS, GAME, HEALTH, HEIGHT, PLANT, RULES, WIDTH, add, as_record, copy, rules_of,
 )
-from .terrain import begin, count_ground, put_player
+from .terrain import begin, begin_from, count_ground, drawn_moment, put_player
 from envgen_nb.crafter.fast.threads import (
     TAIL, Helpers, announce, asleep, done, make_flags, read, swap, take, take_background_job, wait_for_others,
     wait_for_work, wake,
 )
 from ..reference import ITEMS, OBJECTIVES
-from ..world import Meaning
+from ..world import MOMENTS, Meaning
 
 # %% ../../../nbs/crafter/24_crafter.fast.batch.ipynb #5492ad14
 BOARD = np.dtype([
@@ -43,6 +44,11 @@ BOARD = np.dtype([
     ("total", np.float64), ("length", np.int32), ("unlocked", np.uint8, (len(OBJECTIVES),)),   # of an ended episode
     ("achievements", np.int32, (len(OBJECTIVES),)), ("inventory", np.uint8, (len(ITEMS),)),
     ("position", np.int32, (2,)),
+    ("given", np.uint8, (len(OBJECTIVES),)),         # what counted as achieved when the episode began
+    ("last_given", np.uint8, (len(OBJECTIVES),)),    # and when the one that ended did
+    ("death", np.uint8),                             # what the player died of in it, see `DEATHS`
+    ("moments", np.uint32),                          # to which the episode has come in this step, see `MOMENTS`
+    ("conditions", np.uint32),                       # that hold, see `CONDITIONS`; as of the last `ASK`
     ("finished", np.bool_),                          # whether it has played all its episodes
     ("seed", np.int64),                              # of its next episode
     ("world", np.int32), ("next_world", np.int32),   # which rules it plays by, and by which in its next episode
@@ -58,11 +64,12 @@ SNAPSHOT = np.dtype([("words", np.uint32, (624,)), ("word", np.int64)])      # r
 # %% ../../../nbs/crafter/24_crafter.fast.batch.ipynb #17507396
 CALL = np.dtype([
     ("games", np.intp), ("snapshots", np.intp), ("board", np.intp), ("rules", np.intp),      # addresses
-    ("spares", np.intp),
+    ("spares", np.intp), ("moments", np.intp), ("kept", np.intp),
     ("now", np.intp, (len(VIEWS),)), ("final", np.intp, (len(VIEWS),)),      # and those of the observations
     ("count", np.int64), ("worlds", np.int64),                               # games, and worlds that there is room for
     ("pixels", np.int64), ("symbols", np.int64),                             # rows of pixels, of symbols: `count` or 0
     ("quota", np.int64), ("noise", np.bool_),                                # see `Limits`
+    ("keeping", np.int64),                                                   # moments that there is room for, in all
     ("chunk", np.int64), ("ahead", np.int64), ("task", np.int64),            # see `play`
 ], align=True)
 
@@ -120,7 +127,7 @@ SPARE = np.dtype([
 def pack(game: np.void, spare: np.void, seed: int, world: int) -> None:
     "Keep a new world, packed, with what it was made from."
     spare.seed, spare.world, spare.objects = -1, world, 0
-    if game.objects > MOST_SPARE:
+    if game.objects > MOST_SPARE or game.x[1] != WIDTH // 2 or game.y[1] != HEIGHT // 2:     # it does not fit
         return
     spare.seed, spare.word, spare.entered = seed, game.word, game.entered
     copy(spare.words, game.words)
@@ -148,9 +155,13 @@ def unpack(game: np.void, spare: np.void, rules: np.void, lights: np.ndarray) ->
     for at in range(spare.objects):
         slot = add(game, spare.kind[at], spare.health[at], spare.x[at], spare.y[at])
         if spare.kind[at] == PLANT:
-            game.count[slot] = 301
+            game.count[slot] = rules.plant
 
 # %% ../../../nbs/crafter/24_crafter.fast.batch.ipynb #025a7cd1
+KEPT = 18                                                # of each kind of moment; 486 in all
+KEPT_OF = np.dtype([("count", np.int64)])
+
+
 class Views(NamedTuple):
     "Observations, an array of records for each part; what is not asked for has none."
     pixels: np.ndarray
@@ -168,6 +179,8 @@ class Place(NamedTuple):
     board: np.ndarray
     rules: np.ndarray
     spares: np.ndarray
+    moments: np.ndarray    # of dtype GAME, `KEPT` of each kind of moment; none: no moments are kept
+    kept: np.ndarray       # (moments,) how many there are of each kind
     now: Views
     final: Views
     flags: np.ndarray      # see `crafter.fast.threads`
@@ -192,7 +205,8 @@ def _place(calls: np.ndarray, flags: np.ndarray, ready: np.ndarray, queue: np.nd
     call, count = calls[0], calls[0].count
     return Place(calls, array_at(call.games, count, GAME), array_at(call.snapshots, count, SNAPSHOT),
                  array_at(call.board, count, BOARD), array_at(call.rules, call.worlds, RULES),
-                 array_at(call.spares, count, SPARE), _views(call, call.now), _views(call, call.final),
+                 array_at(call.spares, count, SPARE), array_at(call.moments, call.keeping, GAME),
+                 array_at(call.kept, len(MOMENTS), KEPT_OF), _views(call, call.now), _views(call, call.final),
                  flags, ready, queue, tables)
 
 # %% ../../../nbs/crafter/24_crafter.fast.batch.ipynb #ea5628f7
@@ -200,6 +214,7 @@ def _place(calls: np.ndarray, flags: np.ndarray, ready: np.ndarray, queue: np.nd
 def _tell(game: np.void, stats: np.void) -> None:
     "Write where a game stands."
     copy(stats.achievements, game.achievements)
+    copy(stats.given, game.given)
     stats.position[0], stats.position[1] = game.x[1], game.y[1]
     for item in range(len(ITEMS)):
         stats.inventory[item] = game.inventory[item]
@@ -251,12 +266,30 @@ def _make_spare(place: Place, i: int, tools: Tools) -> None:
     swap(place.ready, i, READY)
 
 
+@inner
+def has_moments(place: Place, world: int) -> bool:
+    "Whether a world begins its episodes from a moment, and there is one."
+    kind = place.rules[world].moment
+    return kind >= 0 and len(place.moments) > 0 and place.kept[kind].count > 0
+
+
+@merged
+def _restart(place: Place, game: np.void, seed: int, world: int, tools: Tools) -> None:
+    "Begin an episode from a moment that is kept."
+    rules = place.rules[world]
+    kept = place.moments[rules.moment * KEPT:(rules.moment + 1) * KEPT]
+    at = drawn_moment(game, rules, seed, kept, place.kept[rules.moment].count)
+    begin_from(game, kept[at], rules, place.tables.lights, tools.scratch[0])
+
+
 @merged
 def _begin(place: Place, i: int, tools: Tools) -> None:
     "Begin the next episode of a game, in its spare world if that is ready."
     game, stats, spare = place.games[i], place.board[i], place.spares[i]
     stats.world, stats.due = stats.next_world, False
-    if read(place.ready, i) == READY and spare.seed == stats.seed and spare.world == stats.world:
+    if has_moments(place, stats.world):
+        _restart(place, game, stats.seed, stats.world, tools)
+    elif read(place.ready, i) == READY and spare.seed == stats.seed and spare.world == stats.world:
         unpack(game, spare, place.rules[stats.world], place.tables.lights)
     else:
         _make_world(place, game, stats.seed, stats.world, tools)
@@ -268,16 +301,18 @@ def _begin(place: Place, i: int, tools: Tools) -> None:
 def _step(place: Place, i: int, tools: Tools) -> None:
     "One step of a game."
     game, stats, rules = place.games[i], place.board[i], place.rules[place.board[i].world]
-    stats.reward, stats.terminated, stats.truncated = 0.0, False, False
+    stats.reward, stats.terminated, stats.truncated, stats.moments = 0.0, False, False, 0
     if stats.finished:
         return
     stats.reward = advance(game, rules, place.tables.lights, stats.action)
     game.total += stats.reward
     died, over = game.inventory[HEALTH] <= 0, game.step >= rules.length
-    if rules.goal >= 0 and game.achievements[rules.goal] > 0:
+    if rules.goal >= 0 and game.achievements[rules.goal] > 0 and not game.given[rules.goal]:
         over = True
     stats.terminated, stats.truncated = died, over and not died
     ended = died or over
+    if rules.plain and len(place.moments) and not ended:
+        stats.moments = new_moments(game)
     _look(place, i, place.final if ended else place.now, tools)
     if ended:
         _end(place, i, tools)
@@ -289,6 +324,8 @@ def _end(place: Place, i: int, tools: Tools) -> None:
     game, stats = place.games[i], place.board[i]
     game.played += 1
     stats.total, stats.length, stats.last_world = game.total, game.step, stats.world
+    stats.death = cause_of_death(game)
+    copy(stats.last_given, game.given)
     for objective in range(len(OBJECTIVES)):
         stats.unlocked[objective] = game.achievements[objective] > 0
     if game.played == place.call[0].quota:
@@ -298,7 +335,8 @@ def _end(place: Place, i: int, tools: Tools) -> None:
         _begin(place, i, tools)
 
 # %% ../../../nbs/crafter/24_crafter.fast.batch.ipynb #494c1263
-STEP, BEGIN, LOOK, WORK_ON, FINISH, SERVE, NEW_WORLD, ADVANCE, SKIP = range(9)    # commands; the first three are tasks
+# Commands; the first four are tasks.
+STEP, BEGIN, LOOK, ASK, WORK_ON, FINISH, SERVE, NEW_WORLD, RESTART, ADVANCE, SKIP = range(11)
 
 
 @merged
@@ -312,8 +350,10 @@ def _take_part(place: Place, thread: int, tools: Tools) -> None:
             elif call.task == BEGIN:
                 if place.board[i].due:
                     _begin(place, i, tools)
-            else:
+            elif call.task == LOOK:
                 _look(place, i, place.now, tools)
+            else:
+                place.board[i].conditions = conditions(place.games[i])
         pieces, piece = pieces + 1, take(place.flags, thread)
     done(place.flags, pieces)
 
@@ -336,13 +376,14 @@ def play(command, argument, calls, flags, ready, queue, lights, stamps, middle, 
       `WORK_ON`
     - `WORK_ON`: take part in the task that was announced; 0: others are still busy, say `FINISH` from time to time
     - `SERVE`: be helper number `argument`, from 1, until it is time to sleep
-    - for game 0 alone: `NEW_WORLD` from the seed `argument`, `ADVANCE` by the action `argument`, `SKIP` a picture
+    - for game 0 alone: `NEW_WORLD` or `RESTART` from the seed `argument`, `ADVANCE` by the action `argument`, `SKIP` a
+      picture
     """
     place = _place(calls, flags, ready, queue, Tables(lights, stamps, middle, pictures))
     tools = Tools(scratch, canvas, games)
     if command == STEP:
         swap(flags, TAIL, argument)
-    if command <= LOOK:
+    if command <= ASK:
         calls[0].task = command
         announce(flags, (len(place.games) + calls[0].chunk - 1) // calls[0].chunk)
         if wake(flags):
@@ -357,6 +398,8 @@ def play(command, argument, calls, flags, ready, queue, lights, stamps, middle, 
             break
     if command == NEW_WORLD:
         _make_world(place, place.games[0], argument, place.board[0].world, tools)
+    elif command == RESTART:
+        _restart(place, place.games[0], argument, place.board[0].world, tools)
     elif command == ADVANCE:
         place.board[0].reward = advance(place.games[0], place.rules[place.board[0].world], lights,
                                         np.uint8(argument))
@@ -372,7 +415,7 @@ class Limits(NamedTuple):
 
 
 def make_call(
-    arrays: dict[str, np.ndarray],      # games, snapshots, board, rules, spares
+    arrays: dict[str, np.ndarray],      # games, snapshots, board, rules, spares, moments, kept
     now: dict[str, np.ndarray],         # where observations go, by part
     final: dict[str, np.ndarray],       # where the last ones of episodes go
     limits: Limits,
@@ -386,6 +429,7 @@ def make_call(
         call[name] = [parts[part].ctypes.data if part in parts else 0 for part in VIEWS]
     call["count"], call["worlds"] = count, len(arrays["rules"])
     call["pixels"], call["symbols"] = count * ("pixels" in now), count * ("material" in now)
+    call["keeping"] = len(arrays["moments"])
     call["quota"], call["noise"] = limits
     call["chunk"] = count if alone else max(1, min(16, count // (16 * num_threads)))
     call["ahead"] = -(-count // 32) if alone else 0
@@ -412,17 +456,21 @@ class Batch:
         limits: Limits,                                   # of episodes
         num_threads: int = 1,
         room: int = 1,                                    # worlds that it has room for, at least those
+        moments: bool = False,                            # whether it has room for moments to start from
     ):
         count = len(seeds)
         self.rules, self.known = np.zeros(max(room, len(worlds)), RULES), 0
         self.games, self.spares = np.zeros(count, GAME), np.zeros(count, SPARE)
         self.snapshots = np.zeros(count, SNAPSHOT)
         self.board, self.asked = np.zeros(count, BOARD), 0
+        self.moments = np.zeros(len(MOMENTS) * KEPT * moments, GAME)      # what nothing was written to takes no memory
+        self.kept = np.zeros(len(MOMENTS), KEPT_OF)
         self.ready, self.queue = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.add(worlds)
         self.games["seed"] = seeds
         self.board["world"] = self.board["next_world"] = np.arange(count) % len(worlds)
-        arrays = {name: getattr(self, name) for name in ("games", "snapshots", "board", "rules", "spares")}
+        names = "games", "snapshots", "board", "rules", "spares", "moments", "kept"
+        arrays = {name: getattr(self, name) for name in names}
         self.flags, self.call = make_flags(num_threads), make_call(arrays, now, final, limits, num_threads)
         shared = self.call, self.flags, self.ready, self.queue, *tables()
         self._arguments = *shared, *make_tools()
@@ -446,7 +494,7 @@ class Batch:
     def play(self, command: int, argument: int = 0) -> None:
         "A command of `play`, from beginning to end."
         finished = play(command, argument, *self._arguments)
-        if not finished and command <= LOOK:
+        if not finished and command <= ASK:
             for helper in np.flatnonzero(asleep(self.flags)):
                 self.helpers.bells[helper].release()
             finished = play(WORK_ON, 0, *self._arguments)

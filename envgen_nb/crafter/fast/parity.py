@@ -86,7 +86,7 @@ def _write_player(record: np.ndarray, game: Game) -> None:
 
 def record_of(
     game: Game,         # in an episode
-) -> np.ndarray:        # () of dtype GAME; what only a batch keeps (`fresh`, `played`, `total`) is 0
+) -> np.ndarray:        # () of dtype GAME; what only the engine keeps is 0 (`fresh`, `total`, …)
     "A game of the reference engine as a record, with no empty slots between objects."
     record, world = np.zeros((), GAME), game._world
     _, record["words"], record["word"], *_ = world.random.get_state()
@@ -97,6 +97,8 @@ def record_of(
     record["grass"], record["path"] = _ground(world._mat_map)
     _write_player(record, game)
     record["step"], record["daylight"] = game._step, world.daylight
+    record["clock"] = game._clock
+    record["given"] = [name in game._given for name in OBJECTIVES]
     record["seed"], record["episode"] = game._seed, game._episode
     return record
 
@@ -117,6 +119,7 @@ def game_of(record: np.ndarray, numbers: Meaning) -> Game:
     "A game of the reference that looks as a record does: for drawing it at any size."
     game = Game(numbers, int(record["seed"]))
     game._episode, game._step, world = int(record["episode"]), int(record["step"]), game._world
+    game._clock = int(record["clock"])
     world.reset()
     world.daylight, world._mat_map[:] = float(record["daylight"]), record["material"]
     world.random.set_state(("MT19937", record["words"], int(record["word"])))
@@ -135,8 +138,8 @@ def game_of(record: np.ndarray, numbers: Meaning) -> Game:
 
 # %% ../../../nbs/crafter/22_crafter.fast.parity.ipynb #6b03741e
 _SAME = ("words", "word", "material", "objects", "entered", "known", "grass", "path", "inventory", "achievements",
-         "sleeping", "hunger", "thirst", "fatigue", "recover", "hurt_health", "paid_health", "step", "daylight", "seed",
-         "episode")
+         "sleeping", "hunger", "thirst", "fatigue", "recover", "hurt_health", "paid_health", "step", "clock",
+         "daylight", "given", "seed", "episode")
 
 
 def compact(
@@ -213,7 +216,7 @@ def _chunk_differences(wanted: np.ndarray, found: np.ndarray) -> list[str]:
 
 def _names_of(field: str) -> tuple[str, ...]:
     "What the numbers of a field stand for, if they have names."
-    return {"inventory": ITEMS, "achievements": OBJECTIVES}.get(field, ())
+    return {"inventory": ITEMS, "achievements": OBJECTIVES, "given": OBJECTIVES}.get(field, ())
 
 
 def _other_differences(wanted: np.ndarray, found: np.ndarray) -> list[str]:
@@ -232,7 +235,8 @@ _COUNTS = np.array([0, 0, 0, 5, 4, 0, 301 + 2 * LENGTH])
 _RANGES = {"word": (0, 624), "slots": (1, MOST - 1), "objects": (1, MOST - 1), "entered": (1, CHUNKS),
            "material": (1, len(MATERIALS) - 1), "inventory": (0, 9), "hurt_health": (0, 9), "paid_health": (0, 9),
            "achievements": (0, 2 ** 30), "hunger": (0, 25), "thirst": (0, 20), "fatigue": (-10, 30),
-           "recover": (-15, 25), "step": (0, LENGTH), "daylight": (0, 1), "episode": (0, 2 ** 62),
+           "recover": (-15, 25), "step": (0, LENGTH), "clock": (0, 300), "given": (0, 1), "harm": (0, 4),
+           "daylight": (0, 1), "episode": (0, 2 ** 62),
            "played": (0, 2 ** 62), "total": (-1e9, 1e9)}
 
 

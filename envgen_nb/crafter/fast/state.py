@@ -16,7 +16,7 @@ import numpy as np
 
 from .compile import compiled, inner
 from ..reference import ACTIONS, AREA, ITEMS, LENGTH, MATERIALS, OBJECTIVES, constants
-from ..world import THINGS, Meaning
+from ..world import MOMENTS, PLACES, THINGS, Meaning
 
 # %% ../../../nbs/crafter/16_crafter.fast.state.ipynb #9c0640d2
 WIDTH, HEIGHT = AREA
@@ -46,7 +46,9 @@ GAME = np.dtype([
     ("sleeping", np.bool_), ("fresh", np.bool_),                 # fresh: an achievement was made for the first time
     ("hunger", np.float64), ("thirst", np.float64), ("fatigue", np.float64), ("recover", np.float64),
     ("hurt_health", np.int64), ("paid_health", np.int64),        # health when last seen: by the player, for the reward
-    ("step", np.int64), ("daylight", np.float64),
+    ("step", np.int64), ("clock", np.int64), ("daylight", np.float64),      # clock: how far ahead it began
+    ("given", np.uint8, (len(OBJECTIVES),)),                     # what counted as achieved at the start
+    ("moments", np.uint32), ("harm", np.uint8),                  # see `crafter.fast.moments`; what hurt the player last
     ("seed", np.int64), ("episode", np.int64), ("played", np.int64), ("total", np.float64),
 ], align=True)
 
@@ -66,9 +68,12 @@ RULES = np.dtype([
     ("water", np.float64), ("mountain", np.float64), ("fold", np.bool_), ("start", np.float64), ("ground", np.int64),
     ("ore", np.float64, (4,)), ("anywhere", np.uint8, (4,)),                 # coal, iron, diamond, tree
     ("threshold", np.float64, (3,)), ("low", np.float64, (3, 2)), ("high", np.float64, (3, 2)),  # zombies, …
-    ("clock", np.int64), ("near", np.uint8, (6,)), ("inventory", np.int16, (len(ITEMS),)),
+    ("clock", np.int64), ("near", np.uint8, (6,)), ("plant", np.int64), ("inventory", np.int16, (len(ITEMS),)),
     ("length", np.int64),                                                    # step limit of an episode
     ("goal", np.int64), ("achieved", np.uint8, (len(OBJECTIVES),)),          # goal: -1 if there is none
+    ("place", np.int64),                                                     # 0: the middle, then `PLACES`
+    ("moment", np.int64), ("timed", np.bool_), ("packed", np.uint8, (len(ITEMS),)),   # -1: a new map; what it changes
+    ("plain", np.bool_),                                                     # whether this is the ordinary game
 ], align=True)
 
 # %% ../../../nbs/crafter/16_crafter.fast.state.ipynb #6e09449b
@@ -88,7 +93,10 @@ def rules_of(
     rules["near"] = [thing in numbers.near for thing in THINGS]
     start = {name: info["initial"] for name, info in constants.items.items()} | dict(numbers.inventory)
     rules["inventory"] = [start[name] for name in ITEMS]
-    rules["length"] = length
+    rules["plant"], rules["place"] = numbers.plant, PLACES.index(numbers.place) + 1 if numbers.place else 0
+    rules["moment"], rules["timed"] = MOMENTS.index(numbers.moment) if numbers.moment else -1, numbers.timed
+    rules["packed"] = [name in dict(numbers.inventory) for name in ITEMS]
+    rules["length"], rules["plain"] = length, numbers == Meaning()
     rules["goal"] = OBJECTIVES.index(numbers.goal) if numbers.goal else -1
     rules["achieved"] = [name in numbers.achieved for name in OBJECTIVES]
     return rules
