@@ -8,8 +8,11 @@ import pytest
 
 from envgen_nb import conformance
 from envgen_nb.crafter.fast.batch import READY
+from envgen_nb.crafter.reference import OBJECTIVES
 from envgen_nb.crafter.simulator import Crafter
 from envgen_nb.crafter.vector import CrafterVectorEnv
+from envgen_nb.crafter.world import EpisodeSettings, ExtendedCrafterWorld, StartSettings
+from envgen_nb.world import make_vec
 
 CRAFTER = Crafter()
 WORLDS = [None, *CRAFTER.practice("eat_cow", "extended")[:2], CRAFTER.practice("defeat_skeleton", "extended")[0],
@@ -267,3 +270,63 @@ def test_ten_thousand_environments_and_less_than_100_kilobytes_each():
     rewards = venv.step(np.full(10_000, 5))[1]
     assert rewards.shape == (10_000,) and venv.num_envs == 10_000
     venv.close()
+
+
+# Moments to start from.
+
+AFTER_WOOD = ExtendedCrafterWorld(start_settings=StartSettings(start_from="after collect_wood"),
+                                  episode_settings=EpisodeSettings(length=32))
+
+
+def with_moments(steps=300, **options):
+    """An environment that has kept some."""
+    venv = make_vec("crafter", [None, AFTER_WOOD], 16, seed=3, obs="symbols", length=200, moments=True, **options)
+    venv.reset()
+    for row in np.random.default_rng(0).integers(17, size=(steps, 16)):
+        venv.step(row)
+    return venv
+
+
+def test_moments_go_along_when_an_environment_is_saved():
+    """With two threads as with one; what is no memory is refused, and nothing is touched."""
+    venv = with_moments()
+    memory, states, kept = venv.get_memory(), venv.get_state(), venv.moments
+    assert kept["after collect_wood"] > 3 and kept["after collect_diamond"] == 0 and max(kept.values()) <= 18
+    other = with_moments(steps=5, num_threads=2)
+    for wrong in (b"", b"nothing", memory[:-1], memory[:40] + b"\1" + memory[41:]):
+        with pytest.raises(ValueError, match="moments|broken|saved"):
+            other.set_memory(wrong)
+    assert sum(other.moments.values()) < sum(kept.values())
+    other.set_memory(memory)
+    other.set_state(states)
+    for row in np.random.default_rng(1).integers(17, size=(150, 16)):
+        ours, theirs = venv.step(row), other.step(row)
+        assert all(np.array_equal(ours[0][name], theirs[0][name]) for name in ours[0])
+    assert other.get_memory() == venv.get_memory() and other.get_state() == venv.get_state()
+
+
+def test_without_moments_such_a_world_plays_its_ordinary_start():
+    """As long as none is kept, and where none ever is; the reference says that it keeps none."""
+    venv = make_vec("crafter", [AFTER_WOOD], 2, seed=3, obs="symbols")
+    plain = make_vec("crafter", [None], 2, seed=3, obs="symbols")
+    assert np.array_equal(venv.reset()[0]["material"], plain.reset()[0]["material"]) and venv.moments == {}
+    assert venv.get_memory() == b""
+    with pytest.raises(ValueError, match="with moments"):
+        venv.set_memory(with_moments(steps=1).get_memory())
+    with pytest.raises(ValueError, match="engine='fast' only"):
+        make_vec("crafter", [None], 2, engine="reference", moments=True)
+
+
+def test_which_moments_come_when():
+    """Each is kept in the very step in which it comes, and at most once of an episode; only of the original game."""
+    venv = make_vec("crafter", [None, AFTER_WOOD], 2, seed=8, obs="symbols", moments=True)
+    venv.reset()
+    before, rng = venv.unlocked, np.random.default_rng(5)
+    for _ in range(120):
+        kept = sum(venv.moments[f"after {name}"] for name in OBJECTIVES)
+        *_, terminated, truncated, infos = venv.step(rng.integers(17, size=2))
+        now = venv.unlocked
+        fresh = int((now & ~before)[0].sum()) if not (terminated | truncated)[0] else 0
+        assert sum(venv.moments[f"after {name}"] for name in OBJECTIVES) - kept == fresh
+        before = now
+    assert kept > 2

@@ -3,11 +3,13 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.batch import read_parameters
+from envgen_nb.crafter.fast.dynamics import DEATHS
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.edit import design_again, position
 from envgen_nb.cycle.folder import (
@@ -348,4 +350,27 @@ def test_a_run_whose_worlds_are_chosen_by_what_can_be_learned(curriculum, tmp_pa
     list(run_cycles(run.path))
     played = [set(run.episodes(record).worlds.tolist()) for record in run.metrics("cycle-3")]
     assert set.union(*played) & {1, 2, 3, 4} and set.union(*played) & {5, 6} and all(0 in one for one in played[-1:])
+    same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))
+
+
+def test_a_run_that_starts_from_moments_of_its_own(tmp_path, monkeypatch):
+    """Episodes of designed worlds begin where the agent got to; the designer is told what was missing there.
+
+    A run that is stopped and resumed again and again is the same: the moments are in its checkpoint."""
+    settings = make_settings(**SMALL | {
+        "cycle_steps": 8_192, "world_length": 64, "vocabulary": "extended", "curriculum": "constant",
+        "designer": "frontier", "designer_options": {"weak": 101.0, "learned": -1.0}, "feedback": "full"})
+    run = create_run(settings, tmp_path / "run")
+    list(run_cycles(run.path))
+    episodes = [run.episodes(record) for record in run.metrics("cycle-3")]
+    begun = [played.possible[played.worlds > 0] for played in episodes if len(played)]
+    assert not np.concatenate(begun).all()                          # something was achieved before they began
+    measured, prompt = run.evaluation("cycle-2"), run.text("cycle-3", RunFolder.PROMPT)
+    assert f"{measured.lengths.mean():.0f} steps long on average" in prompt
+    deaths = np.bincount(measured.deaths, minlength=7)[1:] / len(measured.deaths)
+    assert f"{DEATHS[deaths.argmax()]} {100 * deaths.max():.1f}%" in prompt
+    for held in measured.held["make_iron_pickaxe"][:5]:
+        assert f"{held.conditions[0]} {held.episodes:.1f}% ({held.steps:.2f}%)" in prompt
+    kept = run.metrics("cycle-2")[-1]["moments"]
+    assert kept["after collect_sapling"] > 0 and f"after collect_sapling ({kept['after collect_sapling']})" in prompt
     same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))

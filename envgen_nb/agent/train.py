@@ -215,7 +215,7 @@ def finish(self: Trainer) -> Episodes:
 
 # %% ../../nbs/agent/57_agent.train.ipynb #6697701a
 def _as_tensor(state: bytes) -> Tensor:
-    return torch.frombuffer(bytearray(state), dtype=torch.uint8)
+    return torch.frombuffer(bytearray(state), dtype=torch.uint8) if state else torch.zeros(0, dtype=torch.uint8)
 
 
 @patch
@@ -223,7 +223,7 @@ def state_dict(self: Trainer) -> dict[str, Any]:
     "All that is needed to go on after a rollout: tensors and plain data."
     return {"learner": self.learner.state_dict(), "carry": {name: value.clone() for name, value in self.carry.items()},
             "venv": None if self.obs is None else [_as_tensor(state) for state in self.venv.get_state()],
-            "memory": _as_tensor(self.venv.get_memory()) if hasattr(self.venv, "get_memory") else None,
+            "memory": _as_tensor(getattr(self.venv, "get_memory", bytes)()),
             "curriculum": self.curriculum.state_dict() if self.curriculum else {},
             "waiting": {i: [_as_tensor(state), carry] for i, (state, carry) in self.waiting.items()}}
 
@@ -236,7 +236,7 @@ def load_state_dict(self: Trainer, state: dict[str, Any]) -> None:
     self.waiting = {i: (bytes(saved.numpy()), carry) for i, (saved, carry) in state["waiting"].items()}
     if self.curriculum:
         self.curriculum.load_state_dict(state["curriculum"])
-    if state["memory"] is not None:
+    if hasattr(self.venv, "set_memory"):
         self.venv.set_memory(bytes(state["memory"].numpy()))
     if state["venv"] is not None:
         self.obs = self.venv.set_state([bytes(saved.numpy()) for saved in state["venv"]])

@@ -364,7 +364,7 @@ def _measure(walk: _Walk, number: int, tell: Callable[[str], None], worlds: Sequ
 def _memory(walk: _Walk) -> bytes:
     "What the environment keeps beside its sub-environments, such as moments to start from; nothing: it keeps nothing."
     if walk.trainer:
-        return walk.trainer.venv.get_memory() if hasattr(walk.trainer.venv, "get_memory") else b""
+        return getattr(walk.trainer.venv, "get_memory", bytes)()
     memory = walk.state.get("memory")
     return b"" if memory is None else bytes(memory.numpy())
 
