@@ -30,7 +30,7 @@ from .picture import draw, pictures, see, skip_night, workspace
 from envgen_nb.crafter.fast.state import (
     CHUNKS, GAME, HEALTH, HEIGHT, PLANT, RULES, WIDTH, add, as_record, copy, rules_of,
 )
-from .terrain import begin, begin_from, count_ground, drawn_moment, put_player
+from .terrain import begin, count_ground, put_player, restart
 from envgen_nb.crafter.fast.threads import (
     TAIL, Helpers, announce, asleep, done, make_flags, read, swap, take, take_background_job, wait_for_others,
     wait_for_work, wake,
@@ -278,8 +278,7 @@ def _restart(place: Place, game: np.void, seed: int, world: int, tools: Tools) -
     "Begin an episode from a moment that is kept."
     rules = place.rules[world]
     kept = place.moments[rules.moment * KEPT:(rules.moment + 1) * KEPT]
-    at = drawn_moment(game, rules, seed, kept, place.kept[rules.moment].count)
-    begin_from(game, kept[at], rules, place.tables.lights, tools.scratch[0])
+    restart(game, rules, seed, kept, place.kept[rules.moment].count, place.tables.lights, tools.scratch[0])
 
 
 @merged

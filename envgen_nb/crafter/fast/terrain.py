@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['NEAR_TABLE', 'NEAR_FURNACE', 'NEAR_WATER', 'NEAR_PLANT', 'NEAR_COW', 'NEAR_TUNNEL', 'MEADOW', 'MOUNTAIN_EDGE',
            'TUNNEL_PLACE', 'SHORE', 'draw_map', 'count_ground', 'place_creatures', 'place_near', 'put_player', 'begin',
-           'drawn_moment', 'begin_from']
+           'drawn_moment', 'begin_from', 'restart']
 
 # %% ../../../nbs/crafter/19_crafter.fast.terrain.ipynb #4fc45d96
 import numpy as np
@@ -322,4 +322,11 @@ def begin_from(game: np.void, moment: np.void, rules: np.void, lights: np.ndarra
         game.given[objective] = game.achievements[objective] > 0
     if rules.near.any():
         place_near(game, rules, scratch)
+
+
+@inner
+def restart(game: np.void, rules: np.void, seed: int, moments: np.ndarray, count: int, lights: np.ndarray,
+            scratch: Workshop) -> None:
+    "Begin an episode from one of so many moments."
+    begin_from(game, moments[drawn_moment(game, rules, seed, moments, count)], rules, lights, scratch)
 
