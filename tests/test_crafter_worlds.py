@@ -10,6 +10,7 @@ import crafter.worldgen
 import numpy as np
 import opensimplex
 import pytest
+from forms import first
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -286,7 +287,7 @@ def nearest(game, thing):
 THINGS = ("table", "furnace", "water", "ripe_plant", "cow", "skeleton_tunnel")
 
 
-@pytest.mark.parametrize("biome", BIOMES)
+@pytest.mark.parametrize("biome", first(2, BIOMES))
 def test_things_near_are_near_and_can_be_reached(biome):
     sets = [near for size in (1, 2, 3, 4) for near in itertools.combinations(THINGS, size)]
     for seed, near in enumerate(sets):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from forms import first
 
 from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.batch import read_parameters
@@ -342,7 +343,7 @@ def test_a_selection_that_is_lost_is_missed(adversarial, tmp_path):
         list(run_cycles(tmp_path / "run"))
 
 
-@pytest.mark.parametrize("curriculum", ["learnability", "plr"])
+@pytest.mark.parametrize("curriculum", first(1, ["learnability", "plr"]))
 def test_a_run_whose_worlds_are_chosen_by_what_can_be_learned(curriculum, tmp_path, monkeypatch):
     """Worlds of earlier cycles are played again; a run that is stopped and resumed again and again is the same."""
     settings = make_settings(**SMALL | {"cycle_steps": 4_096, "world_length": 32, "curriculum": curriculum})
@@ -353,6 +354,7 @@ def test_a_run_whose_worlds_are_chosen_by_what_can_be_learned(curriculum, tmp_pa
     same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))
 
 
+@pytest.mark.long
 def test_a_run_that_starts_from_moments_of_its_own(tmp_path, monkeypatch):
     """Episodes of designed worlds begin where the agent got to; the designer is told what was missing there.
 

@@ -73,6 +73,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(finished, tmp_path):
         assert RunFolder(tmp_path / "run").evaluation(cycle).to_dict() == finished.evaluation(cycle).to_dict()
 
 
+@pytest.mark.long
 def test_rates_count_only_the_episodes_that_had_the_objective(finished):
     records = [record["episodes"] for record in finished.metrics("cycle-1") if record["phase"] == "worlds"]
     episodes = [(set(had), set(got)) for r in records for had, got in zip(r["possible"], r["unlocked"], strict=True)]

@@ -79,6 +79,7 @@ def whole(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_stepped_paused_and_stopped_ends_with_the_same_bits(tmp_path, whole, monkeypatch):
     monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)
     session = session_in(tmp_path / "run")
