@@ -8,6 +8,7 @@ __all__ = ['PATIENCE', 'write_report', 'find_notebook', 'notebook_parameters', '
 
 # %% ../nbs/commands/90_batch.ipynb #460dcecd
 import ast
+import asyncio
 import contextlib
 import html
 import json
@@ -187,8 +188,11 @@ def _kernel() -> Iterator[AsyncKernelManager]:
                 run_sync(kernel.signal_kernel)(signal.SIGKILL)
             raise
         finally:
+            with contextlib.suppress(asyncio.InvalidStateError):     # it was stopped while it was being started
+                if kernel.has_kernel:
+                    run_sync(kernel.shutdown_kernel)()
             if kernel.has_kernel:
-                run_sync(kernel.shutdown_kernel)()
+                run_sync(kernel.provisioner.kill)()
 
 
 @contextlib.contextmanager

@@ -84,7 +84,7 @@ class Curriculum(ABC):
     @abstractmethod
     def begin(
         self,
-        worlds: Sequence[int],  # the worlds that were designed for this cycle; none: there are no new ones
+        worlds: Sequence[int],  # designed for this cycle, each as often as it weighs; none: there are no new ones
         steps: int,             # environment steps of training in this cycle, all sub-environments together
     ) -> Changes:
         "A cycle begins. Before the first one all play the original game, and no episode has begun."
@@ -163,7 +163,7 @@ class _Archive(Curriculum):
         return round(self.ratio * self.num_envs)
 
     def begin(self, worlds: Sequence[int], steps: int) -> Changes:
-        self.results |= {world: [] for world in worlds}
+        self.results |= {world: [] for world in worlds if world not in self.results}      # one may have been kept
         return self._chosen()
 
     def update(self, steps: int, episodes: Episodes) -> Changes:

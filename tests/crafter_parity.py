@@ -542,7 +542,7 @@ def play_game(number, seed=0, most=10 ** 9):
     world = None if regime.plain or rng.random() < 0.25 else covering_world(number)
     game_seed, view = rng.randrange(2 ** 31), rng.choice(("pixels", "symbols"))
     length = rng.choice((20, 60, 120)) if name == "short" else LENGTH
-    steps = min(LONG if name == "days" and turn % 8 == 0 else regime.steps, most)
+    steps = min(LONG if name == "days" and turn % 8 == 4 else regime.steps, most)
     tally = Tally(seeds={game_seed}, values=set(values_in(world)))
     pair = Pair(world, game_seed, length, view)
     try:

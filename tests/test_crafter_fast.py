@@ -167,7 +167,7 @@ def busy_record():
 
 
 BUSY = busy_record()
-BOOKS = {"fresh", "played", "total"}            # what a batch keeps for itself
+BOOKS = {"fresh", "played", "total", "moments", "harm"}            # what the engine keeps for itself
 
 
 @given(st.data())

@@ -287,7 +287,7 @@ def nearest(game, thing):
 THINGS = ("table", "furnace", "water", "ripe_plant", "cow", "skeleton_tunnel")
 
 
-@pytest.mark.parametrize("biome", first(2, BIOMES))
+@pytest.mark.parametrize("biome", first(1, BIOMES))
 def test_things_near_are_near_and_can_be_reached(biome):
     sets = [near for size in (1, 2, 3, 4) for near in itertools.combinations(THINGS, size)]
     for seed, near in enumerate(sets):

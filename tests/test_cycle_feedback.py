@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from forms import first
 
 from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.batch import read_parameters
@@ -27,6 +26,7 @@ from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.base import Request, designers
 from envgen_nb.designer.baselines import Adversarial
 from envgen_nb.designer.offline import Offline
+from envgen_nb.designer.reply import Design
 from envgen_nb.studio.prompt import Editor, latest_facts, show_run
 from envgen_nb.world import get_simulator
 
@@ -343,7 +343,8 @@ def test_a_selection_that_is_lost_is_missed(adversarial, tmp_path):
         list(run_cycles(tmp_path / "run"))
 
 
-@pytest.mark.parametrize("curriculum", first(1, ["learnability", "plr"]))
+@pytest.mark.long
+@pytest.mark.parametrize("curriculum", ["learnability", "plr"])
 def test_a_run_whose_worlds_are_chosen_by_what_can_be_learned(curriculum, tmp_path, monkeypatch):
     """Worlds of earlier cycles are played again; a run that is stopped and resumed again and again is the same."""
     settings = make_settings(**SMALL | {"cycle_steps": 4_096, "world_length": 32, "curriculum": curriculum})
@@ -376,3 +377,39 @@ def test_a_run_that_starts_from_moments_of_its_own(tmp_path, monkeypatch):
     kept = run.metrics("cycle-2")[-1]["moments"]
     assert kept["after collect_sapling"] > 0 and f"after collect_sapling ({kept['after collect_sapling']})" in prompt
     same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))
+
+
+class Keeping(Offline):
+    """Two new worlds; then one of them, three times as often, and a new one; then both of these."""
+
+    def reply(self, request, on_text=None):
+        model = request.model
+        worlds = [model(inventory_settings={"wood": k}) for k in (request.cycle, 5 + request.cycle)]
+        if request.cycle == 1:
+            return worlds
+        one = Design(request.previous[1], "it stays", weight=3, keep=2)
+        return [one, Design(worlds[0])] if request.cycle == 2 else [Design(request.previous[0], keep=1),
+                                                                    Design(request.previous[1], keep=2)]
+
+
+def test_a_world_that_is_kept_keeps_its_number_and_its_results(tmp_path, monkeypatch):
+    """And plays as often as it weighs. A run that is stopped and resumed is the same."""
+    if "keeping" not in designers.names():
+        designers.register("keeping", f"{__name__}:Keeping")
+    settings = make_settings(**SMALL | {"designer": "keeping", "world_length": 32, "curriculum": "constant"})
+    run = create_run(settings, tmp_path / "run")
+    list(run_cycles(run.path))
+    assert [run.numbers(f"cycle-{k}") for k in (1, 2, 3)] == [[1, 2], [2, 3], [2, 3]]
+    assert [cycle for cycle, _ in run.archive()] == ["cycle-1", "cycle-1", "cycle-2"]
+    assert run.roles("cycle-2") == [(3, 2), (1, None)] and run.worlds("cycle-2")[0] == run.worlds("cycle-1")[1]
+    assert run.designs("cycle-2")[0].purpose == "it stays" and not run.file(RunFolder.ROLES, "cycle-1").exists()
+    second, third = (np.concatenate([run.episodes(record).worlds for record in run.metrics(cycle)])
+                     for cycle in ("cycle-2", "cycle-3"))
+    assert (second == 2).sum() > 1.5 * (second == 3).sum() > 0 and set(third) & {2, 3} == {2, 3}
+    first, later, last = world_records(run)
+    assert first[1].episodes == later[0].episodes == last[0].episodes and later[0].weight == 3 and later[0].kept
+    with_roles = run.file(RunFolder.ROLES, "cycle-2").read_text()
+    same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))
+    run.file(RunFolder.ROLES, "cycle-2").write_text(with_roles.replace('"weight": 3', '"weight": 30'))
+    with pytest.raises(RunFolderError, match="roles.json is damaged"):
+        run.numbers("cycle-3")

@@ -92,6 +92,7 @@ def test_it_is_run_once_and_told(whole):
     assert before == {file: file.stat().st_mtime_ns for file in folder.rglob("*.json*")} and table(folder) == rows
 
 
+@pytest.mark.long
 def test_killed_at_random_moments(whole, tmp_path, long):
     """The scheduler is killed, and single runs are; what goes on in between goes on."""
     path, reference, _ = whole

@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+from forms import first
 
 from envgen_nb.heist.levels import Level, make_level, solve
 from envgen_nb.heist.world import MAZE_SIZES, HardHeistWorld, HeistWorld, void_settings
@@ -24,7 +25,7 @@ def random_world(rng):
             return world
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", first(4, range(10)))
 def test_every_level_is_solved_in_its_order_only(seed):
     rng = np.random.RandomState(seed)
     for _ in range(1000):

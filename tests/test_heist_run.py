@@ -91,6 +91,7 @@ def test_rates_count_only_the_episodes_that_had_the_objective(finished):
     assert "reward of its episodes" in table_text(finished)
 
 
+@pytest.mark.long
 def test_the_rate_over_training_is_that_of_all_episodes_and_not_of_those_that_ended_early(finished):
     """An episode of 1,000 steps does not end within a stage of 128; those that do have taken the gem."""
     episodes, take = training_episodes(finished), OBJECTIVES.index("take_gem")
@@ -103,6 +104,7 @@ def test_the_rate_over_training_is_that_of_all_episodes_and_not_of_those_that_en
     assert worlds.lengths.sum() == 2048 and 0 < worlds.cut.sum() <= 16
 
 
+@pytest.mark.long
 def test_a_clip_of_a_designed_maze_and_of_the_ordinary_game(finished, tmp_path):
     for world in (None, finished.worlds("cycle-1")[0]):
         told = play(finished, tmp_path / "clip.gif", world=world, steps=12)
@@ -110,6 +112,7 @@ def test_a_clip_of_a_designed_maze_and_of_the_ordinary_game(finished, tmp_path):
             assert clip.size == (512, 512) and 1 < clip.n_frames <= told["length"] + 1   # equal pictures are one
 
 
+@pytest.mark.long
 def test_a_damaged_state_in_the_checkpoint_is_told_and_nothing_is_lost(finished, tmp_path):
     create_run(finished.settings, tmp_path / "run")
     events = run_cycles(tmp_path / "run")

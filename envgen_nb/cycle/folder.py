@@ -32,7 +32,7 @@ from envgen_nb.cycle.settings import (
 )
 from ..designer.prompt import Original, Told, WorldRecord, load_templates, save_templates
 from ..designer.base import Usage, designs_worlds
-from ..designer.reply import Design, origin, parse_reply, unmarked
+from ..designer.reply import MAX_WEIGHT, Design, origin, parse_reply, unmarked
 from ..files import hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text
 from ..world import Simulator, World, check_world, counted, get_simulator
 
@@ -113,6 +113,7 @@ class RunFolder:
     TEMPLATES, TENSORBOARD, MANUAL = "templates", "tensorboard", "manual"                          # folders
     PROMPT, REPLY, EDITED, REJECTED, COMPLAINTS = ("prompt.md", "reply.md", "edited.md", "rejected-{}.md",
                                                    "complaints-{}.md")                             # of a cycle
+    ROLES = "roles.json"                                   # weights, and which worlds were kept; none: all weigh 1
     WORLDS, PURPOSES, PICTURE, METRICS, EVALUATION = ("worlds.json", "purposes.json", "worlds.png", "metrics.jsonl",
                                                       "evaluation.json")
     SELECTION = "selection.json"
@@ -215,9 +216,51 @@ def purposes(self: RunFolder, cycle: str) -> list[str]:
 
 
 @patch
+def roles(self: RunFolder, cycle: str) -> list[tuple[int, int | None]]:
+    "Of each world of a cycle its weight, and which world of the cycle before it is, from 1 on; None: it is new."
+    worlds = self.worlds(cycle)
+
+    def parse(data: bytes) -> list[tuple[int, int | None]]:
+        found = [(one["weight"], one["keep"]) for one in parse_json(data)]
+        _check(len(found) == len(worlds), f"{len(found)} roles are not of {len(worlds)} worlds")
+        _check(all(type(weight) is int and 1 <= weight <= MAX_WEIGHT and (keep is None or type(keep) is int)
+                   for weight, keep in found), "its numbers make no sense")
+        return found
+
+    found = read_file(self.file(RunFolder.ROLES, cycle), parse,
+                      "Put back a copy of it: it says whose episodes are whose.")
+    return [(1, None)] * len(worlds) if found is None else found
+
+
+@patch
+def numbers(self: RunFolder, cycle: str) -> list[int]:
+    "The numbers of a cycle's worlds, see `Episodes.worlds`; one that was kept has the number that it had."
+    last, before = 0, list[int]()
+    for name in self.cycles[:self.cycles.index(cycle) + 1]:
+        now = list[int]()
+        for _, keep in self.roles(name):
+            _check(keep is None or 1 <= keep <= len(before), f"{name}/{RunFolder.ROLES} keeps no world that there was")
+            last += keep is None
+            now.append(last if keep is None else before[keep - 1])
+        before = now
+    return before
+
+
+@patch
+def designs(self: RunFolder, cycle: str) -> list[Design]:
+    "The worlds of a cycle as they were designed: with their purposes and roles."
+    return [Design(world, purpose, *role) for world, purpose, role in zip(
+        self.worlds(cycle), self.purposes(cycle), self.roles(cycle), strict=True)]
+
+
+@patch
 def archive(self: RunFolder) -> list[tuple[str, World]]:
-    "The designed worlds of all cycles so far, each with its cycle; `Episodes.worlds` counts them from 1."
-    return [(cycle, world) for cycle in self.cycles for world in self.worlds(cycle)]
+    "The designed worlds of all cycles so far, each with its first cycle; `Episodes.worlds` counts them from 1."
+    found: list[tuple[str, World]] = []
+    for cycle in self.cycles:
+        found += [(cycle, world) for world, number in zip(self.worlds(cycle), self.numbers(cycle), strict=True)
+                  if number > len(found)]
+    return found
 
 
 @patch
@@ -584,7 +627,8 @@ def write_sheet(
 def as_designed(run: RunFolder, cycle: str) -> list[Design]:
     "The worlds as the designer gave them, read from the reply."
     text, model = run.text(cycle, RunFolder.REPLY), run.simulator.world_class(run.settings.vocabulary)
-    return [] if text is None else parse_reply(text, model, run.settings.num_worlds)[0]
+    before = run.cycles[run.cycles.index(cycle) - 1]
+    return [] if text is None else parse_reply(text, model, run.settings.num_worlds, run.worlds(before))[0]
 
 
 def origins(run: RunFolder, cycle: str) -> list[str]:
@@ -602,6 +646,9 @@ def write_worlds(run: RunFolder, cycle: str, designs: Sequence[Design]) -> None:
     write_sheet(run.file(RunFolder.PICTURE, cycle), [run.simulator.preview(world, seed=0) for world in worlds],
                 [f"{k + 1}. {mark}{unmarked(text)}"
                  for k, (mark, text) in enumerate(zip(edited, purposes, strict=True))])
+    roles = run.file(RunFolder.ROLES, cycle)
+    if any((design.weight, design.keep) != (1, None) for design in designs) or roles.exists():
+        write_json(roles, [{"weight": design.weight, "keep": design.keep} for design in designs])
     write_json(run.file(RunFolder.PURPOSES, cycle), purposes)
     write_json(run.file(RunFolder.WORLDS, cycle), [world.settings() for world in worlds])
 
@@ -613,12 +660,10 @@ def world_records(
     "The designed worlds of each cycle that has some, and what happened in them so far."
     records = [record for cycle in run.cycles for record in run.metrics(cycle)] if results else []
     episodes = Episodes.join([run.episodes(record) for record in records])
-    found, number = [], 0
+    found = []
     for cycle in run.cycles:
         records = []
-        worlds = run.worlds(cycle)
-        for world, purpose in zip(worlds, run.purposes(cycle) if worlds else [], strict=True):
-            number += 1
+        for design, number in zip(run.designs(cycle) if run.worlds(cycle) else [], run.numbers(cycle), strict=True):
             played = episodes[episodes.worlds == number]
             ended, rates = played[~played.cut], {}
             if len(played):
@@ -626,7 +671,8 @@ def world_records(
                 there = played.possible.any(0)
                 rates = {name: rate for (name, rate), one in zip(rates.items(), there, strict=True) if one}
             means = (float(ended.returns.mean()), float(ended.lengths.mean())) if len(ended) else (None, None)
-            records.append(WorldRecord(world, purpose, len(played), *means, rates))
+            records.append(WorldRecord(design.world, design.purpose, len(played), *means, rates, design.weight,
+                                       design.keep is not None))
         found += [tuple(records)] if records else []
     return tuple(found)
 

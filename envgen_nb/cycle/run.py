@@ -475,10 +475,13 @@ def _make_trainer(walk: _Walk) -> Trainer:
 def _begin(walk: _Walk, cycle: str) -> Episodes:
     "A cycle begins: its worlds are added, and the curriculum hears of them; the episodes that are cut by it."
     venv, worlds, batch = walk.trainer.venv, walk.run.worlds(cycle), walk.preset.batch
-    numbers = venv.add_worlds(worlds, walk.settings.world_length) if worlds else []
+    numbers, weights = walk.run.numbers(cycle), [weight for weight, _ in walk.run.roles(cycle)]
+    if new := [world for world, number in zip(worlds, numbers, strict=True) if number >= len(venv.worlds)]:
+        venv.add_worlds(new, walk.settings.world_length)
     if spent := spent_rollouts(walk.run)[cycle]:
         walk.trainer.curriculum.spend(spent * batch)
-    return walk.trainer.begin(list(numbers), walk.rounds[cycle] * batch)
+    each = [number for number, weight in zip(numbers, weights, strict=True) for _ in range(weight)]
+    return walk.trainer.begin(each, walk.rounds[cycle] * batch)
 
 
 def _phase(venv: Any) -> str:

@@ -123,7 +123,7 @@ def design(
             with around_call():
                 reply = as_reply(designer.reply(request, on_text))
             spent += reply.usage
-        designs, complaints = parse_reply(reply.text, request.model, request.num_worlds)
+        designs, complaints = parse_reply(reply.text, request.model, request.num_worlds, request.previous)
         attempts.append(Attempt(reply, tuple(designs), tuple(complaints)))
         yield attempts[-1]
         if not complaints:

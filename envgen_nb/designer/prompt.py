@@ -236,6 +236,8 @@ class WorldRecord:
     length: float | None = None           # their mean length in steps
     success: Mapping[str, float] = dataclasses.field(default_factory=dict)
     #                                     objective → % of the episodes, of those that there are in it; {}: no episode
+    weight: int = 1                       # how many games played it, compared with the others of its cycle
+    kept: bool = False                    # it was one of the cycle before, too, whose episodes are counted here
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,8 @@ def _result(record: WorldRecord) -> str:
                                               f"{record.episode_return:.1f}")
     reached = sorted(((rate, name) for name, rate in record.success.items() if rate > 0), key=lambda one: -one[0])
     never = [name for name, rate in record.success.items() if not rate]
-    lines = [f"{counted(record.episodes, 'episode')}{ended}.",
+    since = ", with those of the cycle before" if record.kept else ""
+    lines = [f"{counted(record.episodes, 'episode')}{since}{ended}.",
              "Reached in: " + (", ".join(f"{name} {rate:.1f}%" for rate, name in reached) or "nothing at all"),
              "Never: " + (", ".join(never) or "–")]
     return "\n".join(lines)

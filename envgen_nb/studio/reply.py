@@ -22,9 +22,10 @@ from .run import Session
 from ..world import counted
 
 # %% ../../nbs/studio/82_studio.reply.ipynb #a735ee8f
-def reply_html(run: RunFolder, text: str) -> str:
+def reply_html(run: RunFolder, cycle: str, text: str) -> str:
     "A reply as it came; what is wrong with it stands under the lines that it is about."
-    whole, lines = annotated(text, run.simulator.world_class(run.settings.vocabulary), run.settings.num_worlds)
+    before = run.worlds(run.cycles[run.cycles.index(cycle) - 1])
+    whole, lines = annotated(text, run.simulator.world_class(run.settings.vocabulary), run.settings.num_worlds, before)
     shown = []
     for line, complaints in lines:
         shown.append(html.escape(line))
@@ -44,12 +45,12 @@ def conversation_html(run: RunFolder, cycle: str) -> str:
     refused = run.rejected(cycle)
     for number, text in enumerate(refused, start=1):
         complaints = (run.text(cycle, run.COMPLAINTS.format(number)) or "").strip()
-        blocks.append(fold(f"Designer: reply {number}, not accepted ✗", reply_html(run, text), number == len(refused)
-                           and accepted is None))
+        blocks.append(fold(f"Designer: reply {number}, not accepted ✗", reply_html(run, cycle, text),
+                           number == len(refused) and accepted is None))
         count = counted(complaints.count("\n") + 1, "complaint")
         blocks.append(fold(f"You: asked again with {count}", quote(complaints)))
     if accepted is not None:
-        blocks.append(fold(f"Designer: reply {len(refused) + 1}, accepted ✓", reply_html(run, accepted), True))
+        blocks.append(fold(f"Designer: reply {len(refused) + 1}, accepted ✓", reply_html(run, cycle, accepted), True))
     if edited is not None:
         blocks.append(fold("Edited by hand afterwards", quote(edited)))
     drafts = len(list((run.path / cycle / "drafts").glob("*")))

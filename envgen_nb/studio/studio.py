@@ -145,7 +145,7 @@ class _CycleGallery:
         run, cycle, where = self.session.run, self.which.value, self.session.where
         self._open(run)
         number = int(cycle.partition("-")[2]) if cycle else 0
-        designs = tuple(map(Design, run.worlds(cycle), run.purposes(cycle))) if cycle else ()
+        designs = tuple(run.designs(cycle)) if cycle else ()
         self.state.given = tuple(as_designed(run, cycle)) if cycle else ()
         self.state.previous = tuple(run.worlds(f"cycle-{number - 1}")) if number > 1 else ()
         self.state.editable = (not self.session.busy and where.step == "train" and not where.begun

@@ -13,6 +13,7 @@ import io
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import ipywidgets as widgets
@@ -112,7 +113,7 @@ class _Edited(_Gallery):
             self._tried, self.complaints = tried | {index: wanted}, others | {index: tuple(complaints)}
             return
         if world != self.designs[index].world:
-            changed = Design(world, self.designs[index].purpose)
+            changed = replace(self.designs[index], world=world, keep=None)
             self._put([*self.designs[:index], changed, *self.designs[index + 1:]])
         self._tried, self.complaints = tried, others
 
