@@ -33,7 +33,8 @@ from .cycle.runs import load_agent, open_run
 from .cycle.settings import RunSettings, SettingsError, check_designer, load_settings
 from .files import FolderInUse, hold_folder, write_bytes, write_text
 from envgen_nb.studio.figures import (
-    heatmap_figure, learning_figure, score_figure, success_figure, success_html, table_html, worlds_html,
+    heatmap_figure, learning_figure, missing_html, score_figure, success_figure, success_html, table_html,
+    worlds_html,
 )
 from .studio.play import animate, record
 from .studio.progress import watch
@@ -75,7 +76,8 @@ def write_report(
     path = Path(path or run.path / "report.html")
     figures = [make(run) for make in (success_figure, heatmap_figure, score_figure, learning_figure)]
     drawn = [figure.to_html(full_html=False, include_plotlyjs=(k == 0)) for k, figure in enumerate(figures)]
-    usage = run.usage()
+    usage, missing = run.usage(), missing_html(run)
+    missing = f"<h2>What was missing</h2>{missing}" if missing else ""
     state = "" if run.finished() else "<p><b>This run is not finished.</b></p>"
     write_text(path, f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
 <title>{html.escape(run.path.name)}</title><style>{_STYLE}</style></head><body>
@@ -83,7 +85,7 @@ def write_report(
 <p>{html.escape(run.settings.simulator)}, designer <b>{html.escape(run.settings.designer)}</b>, agent
 <b>{html.escape(run.settings.agent)}</b>, seed {run.settings.seed}. Model calls: {usage.calls}, tokens in
 {usage.tokens_in:,}, out {usage.tokens_out:,}{f", price {html.escape(usage.cost)}" if usage.calls else ""}.</p>
-{success_html(run)}{"".join(drawn)}<h2>Worlds</h2>{worlds_html(run)}
+{success_html(run)}{"".join(drawn)}{missing}<h2>Worlds</h2>{worlds_html(run)}
 <h2>Prompts and replies</h2>{_conversation_html(run)}<h2>Settings</h2>{_settings_html(run)}</body></html>
 """)
     return path

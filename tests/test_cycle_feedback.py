@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from envgen_nb.agent.checkpoint import load_checkpoint
-from envgen_nb.batch import read_parameters
+from envgen_nb.batch import read_parameters, write_report
 from envgen_nb.crafter.fast.dynamics import DEATHS
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.edit import design_again, position
@@ -27,6 +27,7 @@ from envgen_nb.designer.base import Request, designers
 from envgen_nb.designer.baselines import Adversarial
 from envgen_nb.designer.offline import Offline
 from envgen_nb.designer.reply import Design
+from envgen_nb.studio.figures import missing_html
 from envgen_nb.studio.prompt import Editor, latest_facts, show_run
 from envgen_nb.world import get_simulator
 
@@ -374,6 +375,8 @@ def test_a_run_that_starts_from_moments_of_its_own(tmp_path, monkeypatch):
     assert f"{DEATHS[deaths.argmax()]} {100 * deaths.max():.1f}%" in prompt
     for held in measured.held["make_iron_pickaxe"][:5]:
         assert f"{held.conditions[0]} {held.episodes:.1f}% ({held.steps:.2f}%)" in prompt
+    drawn = missing_html(run)
+    assert "all together" in drawn and "make iron pickaxe" in drawn and write_report(run).read_text().count(drawn) == 1
     kept = run.metrics("cycle-2")[-1]["moments"]
     assert kept["after collect_sapling"] > 0 and f"after collect_sapling ({kept['after collect_sapling']})" in prompt
     same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))

@@ -679,10 +679,10 @@ def world_records(
 
 def in_the_original(
     run: RunFolder,
-    number: int,      # of a cycle that has been measured
+    cycle: str,       # that has been measured
 ) -> Original:
     "What happened in the original game: at that measurement, and which moments the training before it kept."
-    found, deaths = run.evaluation(f"cycle-{number}"), {}
+    found, deaths = run.evaluation(cycle), {}
     if found.deaths is not None:
         counts = np.bincount(found.deaths, minlength=1 + len(run.simulator.deaths)).tolist()
         deaths = {name: 100 * count / len(found.deaths)
@@ -690,7 +690,7 @@ def in_the_original(
     rates = {name: mean for name, (mean, _) in found.feedback(run.simulator.objectives).items()}
     quarters = np.percentile(found.lengths, (25, 75)).tolist()
     held = {name: [(one.conditions, one.episodes, one.steps) for one in held] for name, held in found.held.items()}
-    last = run.metrics(f"cycle-{number}")[-1:]
+    last = run.metrics(cycle)[-1:]
     return Original(float(found.lengths.mean()), *quarters, deaths, rates, held,
                     last[0].get("moments", {}) if last else {})
 
@@ -708,4 +708,4 @@ def told(
     latest = records[designed - 1] if run.worlds(f"cycle-{number - 1}") else ()
     return Told(training_plan(run.settings, number), latest, len(last.returns),
                 before.feedback(run.simulator.objectives),
-                in_the_original(run, number - 1) if run.settings.feedback == "full" else None)
+                in_the_original(run, f"cycle-{number - 1}") if run.settings.feedback == "full" else None)

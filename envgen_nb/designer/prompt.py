@@ -6,8 +6,8 @@
 __all__ = ['KINDS', 'NO_FEEDBACK', 'WORLDS', 'EXTRA', 'VERSIONS', 'PLACEHOLDERS', 'SELDOM', 'placeholders', 'check_template',
            'require_template', 'Templates', 'load_templates', 'save_templates', 'fill', 'describe_parameters',
            'answer_format', 'format_feedback', 'format_previous', 'format_remarks', 'WorldRecord', 'Original', 'Told',
-           'format_rates', 'format_results', 'format_original', 'prompt_values', 'first_prompt', 'update_prompt',
-           'later_template']
+           'format_rates', 'format_results', 'format_original', 'told_of', 'prompt_values', 'first_prompt',
+           'update_prompt', 'later_template']
 
 # %% ../../nbs/designer/40_designer.prompt.ipynb #7ab3c398
 import dataclasses
@@ -312,11 +312,17 @@ def format_original(found: Original) -> str:
     return "\n".join(["## What happened in the ordinary game", "", *lines])
 
 
-def _missing(objective: str, held: Sequence[tuple[tuple[str, ...], float, float]]) -> str:
-    "What an objective needs, each alone, the three rarest pairs, and all together."
+def told_of(held: Sequence[tuple[tuple[str, ...], float, float]]) -> list[tuple[tuple[str, ...], float, float]]:
+    "Of what an objective needs: each alone, the three rarest pairs, and all together."
     together = max(len(names) for names, _, _ in held)
     pairs = sorted((one for one in held if len(one[0]) == 2 < together), key=lambda one: (one[1], one[2]))[:3]
-    told = [one for one in held if len(one[0]) == 1] + pairs + [one for one in held if len(one[0]) == together > 1]
+    return [one for one in held if len(one[0]) == 1] + pairs + [one for one in held if len(one[0]) == together > 1]
+
+
+def _missing(objective: str, held: Sequence[tuple[tuple[str, ...], float, float]]) -> str:
+    "What an objective needs, in a line."
+    told = told_of(held)
+    together = max(len(names) for names, _, _ in told)
     return f"- {objective}: " + "; ".join(
         f"{'all together' if len(names) == together > 1 else ' and '.join(names)} {often:.1f}% ({steps:.2f}%)"
         for names, often, steps in told)

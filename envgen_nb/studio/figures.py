@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['NOTHING', 'BEFORE_EDIT', 'Change', 'changes', 'played', 'table_text', 'say_empty', 'dots', 'success_figure',
-           'by_rate', 'heatmap_figure', 'score_figure', 'learning_figure', 'table_html', 'success_html', 'worlds_html',
-           'few_colours']
+           'by_rate', 'heatmap_figure', 'score_figure', 'learning_figure', 'table_html', 'success_html', 'missing_html',
+           'worlds_html', 'few_colours']
 
 # %% ../../nbs/studio/77_studio.figures.ipynb #783303ad
 import base64
@@ -17,7 +17,8 @@ import numpy as np
 import plotly.graph_objects as go
 from PIL import Image
 
-from ..cycle.folder import RunFolder, origins
+from ..cycle.folder import RunFolder, in_the_original, origins
+from ..designer.prompt import SELDOM, told_of
 from ..designer.reply import unmarked
 from ..results import scores, training_episodes, training_score
 
@@ -202,6 +203,47 @@ def success_html(run: RunFolder) -> str:
         return f"<p>{NOTHING}</p>"
     rows = [(c.objective, f"{c.before:.0f}%", f"{c.after:.0f}%", f"{c.gain:+.0f}") for c in changes(run)]
     return table_html(["objective", "before", "after", "change"], rows) + f"<p>{played(run)}</p>"
+
+# %% ../../nbs/studio/77_studio.figures.ipynb #77e00002
+def _bar(share: float, strong: bool) -> str:
+    "A bar for a share in percent, in both themes."
+    return ('<div style="width:180px;height:12px;position:relative"><div style="position:absolute;inset:0;'
+            'background:currentColor;opacity:0.12"></div><div style="position:absolute;left:0;top:0;bottom:0;'
+            f'width:{share:.1f}%;background:{"#d55e00" if strong else "#0072b2"}"></div></div>')
+
+
+def _bars(rows: Sequence[tuple[str, float, str, bool]]) -> str:
+    "A table of bars: name, share in percent, what is written behind it, whether it is set off."
+    lines = "".join(
+        f'<tr><td style="text-align:left;padding:1px 10px;font-weight:{"bold" if strong else "normal"}">'
+        f'{html.escape(name)}</td><td>{_bar(share, strong)}</td>'
+        f'<td style="text-align:left;padding:1px 10px">{html.escape(text)}</td></tr>'
+        for name, share, text, strong in rows)
+    return f'<table style="border-collapse:collapse"><tbody>{lines}</tbody></table>'
+
+
+def missing_html(run: RunFolder) -> str:
+    "What ended the episodes of the last measurement, and what was missing for what is seldom reached; empty: not told."
+    measured = [cycle for cycle in run.cycles if run.evaluation(cycle) is not None]
+    found = in_the_original(run, measured[-1]) if measured else None
+    if found is None or not found.held:
+        return ""
+    ends = sorted(found.deaths.items(), key=lambda one: -one[1])
+    blocks = [f"<p>Of the last measurement. An episode was {found.length:.0f} steps long on average. It ended by:</p>",
+              _bars([(name, share, f"{share:.1f}%", False) for name, share in ends if share])]
+    weak = sorted((found.rates[name], name) for name in found.held if found.rates[name] < SELDOM)
+    if weak:
+        blocks.append("<p>In how many of the episodes what an objective needs was there before it was reached (in "
+                      "brackets: of the steps). Of objectives that are reached in less than half of the episodes.</p>")
+    for rate, name in weak:
+        told = told_of(found.held[name])
+        together = max(len(names) for names, _, _ in told)
+        rows = [("all together" if len(names) == together > 1 else " and ".join(names), often,
+                 f"{often:.1f}% ({steps:.2f}%)", len(names) == together > 1) for names, often, steps in told]
+        blocks.append(f"<details><summary><b>{html.escape(name.replace('_', ' '))}</b>: reached in {rate:.1f}%"
+                      f"</summary>{_bars(rows)}</details>")
+    return "".join(blocks)
+
 
 # %% ../../nbs/studio/77_studio.figures.ipynb #08330eb7
 BEFORE_EDIT = "The world was edited by hand. The designer's purpose, of before the edit:"

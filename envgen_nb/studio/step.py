@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['buttons_view', 'status_html', 'status_view', 'line_style', 'thin', 'lines', 'curves_figure', 'fill_curves',
            'curves_svg', 'now_and_then', 'figure_view', 'curves_view', 'aimed_at', 'objectives_html', 'objectives_view',
-           'choices', 'runs_view', 'step_view', 'wanted_html', 'wanted_view']
+           'choices', 'runs_view', 'missing_view', 'step_view', 'wanted_html', 'wanted_view']
 
 # %% ../../nbs/studio/83_studio.step.ipynb #9cafa12a
 import html
@@ -25,8 +25,8 @@ from ..cycle.folder import RunFolder
 from ..cycle.runs import different, list_runs
 from ..cycle.settings import RunSettings
 from ..results import Point
-from .figures import changes, dots, played
-from .elements import bind, button, column, error_view, heading, listen, note, row, table
+from .figures import changes, dots, missing_html, played
+from .elements import bind, button, column, error_view, fold, heading, listen, note, row, table
 from .progress import duration
 from .run import Session, objection
 from ..world import counted
@@ -361,9 +361,22 @@ def runs_view(
                button("New run", "Start a new run with the settings of the Prompt tab", new, session, "plus"))
 
 
+def missing_view(session: Session) -> widgets.Widget:
+    "What was missing in the original game at the last measurement; nothing where the game does not tell."
+    shown = widgets.HTML()
+
+    def draw(_: object = None) -> None:
+        found = "" if session.run is None else missing_html(session.run)
+        inside = found and fold("What was missing in the original game", found)
+        shown.value = f'<div class="envgen">{inside}</div>'
+
+    bind(session, ["run", "version"], draw)
+    return shown
+
+
 def step_view(session: Session) -> widgets.Widget:
-    "Curves and table."
-    return column(curves_view(session), objectives_view(session))
+    "Curves, table, and what was missing."
+    return column(curves_view(session), objectives_view(session), missing_view(session))
 
 # %% ../../nbs/studio/83_studio.step.ipynb #4be1f7a6
 def wanted_html(run: RunFolder, wanted: RunSettings) -> str:
