@@ -186,6 +186,8 @@ def made(settings):
     episode = data.get("episode_settings", {})
     model = ExtendedCrafterWorld if creatures or start or episode else CrafterWorld
     achieved = episode.get("achieved", ())
+    if start.get("start_from") == f"after {episode.get('goal')}":  # a goal is not what the moment comes after
+        episode.pop("goal")
     if episode.get("goal") in achieved:                            # a goal is not achieved already
         achieved.remove(episode["goal"])
     world, complaints = check_world(model, data)

@@ -236,7 +236,7 @@ def load_state_dict(self: Trainer, state: dict[str, Any]) -> None:
     self.waiting = {i: (bytes(saved.numpy()), carry) for i, (saved, carry) in state["waiting"].items()}
     if self.curriculum:
         self.curriculum.load_state_dict(state["curriculum"])
-    if hasattr(self.venv, "set_memory"):
+    if "memory" in state and hasattr(self.venv, "set_memory"):
         self.venv.set_memory(bytes(state["memory"].numpy()))
     if state["venv"] is not None:
         self.obs = self.venv.set_state([bytes(saved.numpy()) for saved in state["venv"]])
