@@ -99,15 +99,17 @@ def _usage(body: dict, text: str) -> dict:
 
 
 def answer(text: str | None, finish: str | None = "stop", refusal: str | None = None, usage: bool = True,
-           pause: float = 0.0, piece: int = 20) -> Behaviour:
+           pause: float = 0.0, piece: int = 20, thoughts: str | None = None) -> Behaviour:
     "A proper answer, streamed if that is asked for."
     def behave(handler: Handler, body: dict):
         if not body.get("stream"):
-            message = {"role": "assistant", "content": text, "refusal": refusal}
+            message = {"role": "assistant", "content": text, "refusal": refusal, "reasoning": thoughts}
             whole = {"id": "1", "object": "chat.completion", "model": body["model"],
                      "choices": [{"index": 0, "message": message, "finish_reason": finish}]}
             return handler.send(200, json.dumps(whole | ({"usage": _usage(body, text or "")} if usage else {})))
         handler.start_stream()
+        for start in range(0, len(thoughts or ""), piece):
+            handler.event(_chunk({"content": None, "reasoning_content": thoughts[start:start + piece]}))
         stream(handler, text or "", pause, piece)
         if refusal:
             handler.event(_chunk({"refusal": refusal}))

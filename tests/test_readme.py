@@ -141,10 +141,10 @@ def test_links_and_pictures_exist():
 def test_the_run_folder_is_as_the_readme_says(run):
     listed = re.search(r"```\n(runs/.*?)```", README, re.S).group(1)
     # Not in every run: rejected replies, calls that cost something, training after the last cycle, another run's rates,
-    # what was played to choose worlds, and weights of worlds.
+    # what was played to choose worlds, and the second question then, a model's thoughts, and weights of worlds.
     names = set(re.findall(r"[├└]── ([\w.-]+)", listed)) - {
         "rejected-1.md", "complaints-1.md", "usage.jsonl", "final", "feedback.json", "selection.json",
-        "roles.json"}
+        "roles.json", "thoughts-1.md", "trial"}
     there = {p.name for p in run.rglob("*")}
     assert names <= there, names - there
 

@@ -93,7 +93,8 @@ def _told(run: RunFolder, cycle: str, designs: Sequence[Design]) -> str:
 
 # %% ../../nbs/cycle/68_cycle.edit.ipynb #b931b0d4
 _KEPT = (RunFolder.PROMPT, RunFolder.REJECTED.format("*"), RunFolder.COMPLAINTS.format("*"), RunFolder.REPLY,
-         RunFolder.EDITED, RunFolder.PURPOSES, RunFolder.PICTURE, RunFolder.WORLDS)
+         RunFolder.TRIAL, RunFolder.THOUGHTS.format("*"), RunFolder.EDITED, RunFolder.PURPOSES, RunFolder.ROLES,
+         RunFolder.PICTURE, RunFolder.WORLDS)
 
 
 def design_again(
@@ -105,7 +106,7 @@ def design_again(
         _may_change(run, cycle)
         files = [path for pattern in _KEPT for path in sorted((run.path / cycle).glob(pattern))]
         by_hand = sorted(run.file(RunFolder.MANUAL).glob(f"*-{cycle}.md")) + sorted(
-            run.file(RunFolder.MANUAL).glob(f"*-{cycle}-again-*.md"))
+            run.file(RunFolder.MANUAL).glob(f"*-{cycle}-[ac]*.md"))                     # again, choice
         if not files:
             return 0
         number = 1 + len(list((run.path / cycle / "drafts").glob("*")))
@@ -118,7 +119,8 @@ def design_again(
         return number
 
 # %% ../../nbs/cycle/68_cycle.edit.ipynb #5063e1f8
-CHANGEABLE = ("designer", "designer_options", "num_worlds", "vocabulary", "max_reasks", "max_calls", "max_tokens")
+CHANGEABLE = ("designer", "designer_options", "num_worlds", "num_candidates", "trial_episodes", "chooser",
+              "vocabulary", "max_reasks", "max_calls", "max_tokens")
 
 
 def change_settings(

@@ -12,7 +12,7 @@ import configparser
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -39,6 +39,12 @@ class RunSettings(BaseModel):
 
     num_cycles: int = Field(4, ge=1, le=100, description="design, train, measure: how many times")
     num_worlds: int = Field(4, ge=1, le=64, description="worlds that the designer writes per cycle")
+    num_candidates: int = Field(0, ge=0, le=64, description="worlds that it proposes per cycle: they are tried out, "
+                                "and the best num_worlds of them are taken; 0: none is tried out")
+    trial_episodes: int = Field(4, ge=2, le=100, description="episodes that the agent plays in each proposed world, "
+                                "and as many a player at random; their steps count")
+    chooser: Literal["rule", "designer"] = Field("rule", description="who takes the best of them: a rule, by how much "
+                                                 "can be learned in each, or the designer, who is asked once more")
     cycle_steps: int = Field(240_000, ge=1, description="environment steps of training per cycle, T_LLM + T_orig")
     mixture_ratio: float = Field(0.5, ge=0, le=1, description="share of the training in designed worlds")
     curriculum: str = Field("envgen", description="which world is played when: envgen, constant, "
@@ -72,6 +78,11 @@ class RunSettings(BaseModel):
                                          for name, value in self.agent_options.items()})
 
     @property
+    def num_proposed(self) -> int:
+        "How many worlds the designer is asked for in a cycle."
+        return self.num_candidates or self.num_worlds
+
+    @property
     def llm_steps(self) -> int:
         "T_LLM: steps per cycle that the designed worlds get."
         return round(self.cycle_steps * self.mixture_ratio)
@@ -102,6 +113,11 @@ def _check_names(settings: RunSettings) -> None:
     curricula.check(settings.curriculum)
     designers.check(settings.designer)                         # it is imported when it is asked
     get_device(settings.device, must_exist=False)
+    if 0 < settings.num_candidates < settings.num_worlds:
+        raise ValueError(f"num_candidates: {settings.num_worlds} worlds cannot be chosen out of "
+                         f"{settings.num_candidates}")
+    if settings.chooser == "designer" and not settings.num_candidates:
+        raise ValueError("chooser: the designer chooses among the worlds that were tried out; set num_candidates, too")
     most = 1 if settings.device != "cpu" else preset.algorithm.microbatches
     if (settings.threads or 1) > most:
         raise ValueError(f"threads: {settings.agent} on {settings.device} has work for {most} at once, not for "
@@ -176,7 +192,10 @@ def usable_settings(given: dict[str, Any]) -> RunSettings:
         first = next(iter(get_simulator(settings.simulator).vocabularies))
         settings = settings.model_copy(update={"vocabulary": first})
     try:
-        make_designer(settings.designer, **settings.designer_options)
+        designer = make_designer(settings.designer, **settings.designer_options)
+        if settings.chooser == "designer" and not designer.chooses:
+            raise ValueError(f"chooser: the designer {settings.designer!r} does not read what is asked, so it cannot "
+                             "choose; let the rule choose")
         load_templates(settings.templates)
         learners.find(settings.learner)
         _check_room(settings)
@@ -205,11 +224,13 @@ def training_plan(
                        "environments, to the end of the training; the others are the ordinary game."}
     usual = (f"In each cycle the agent trains for {counted(settings.cycle_steps, 'step')}; the curriculum "
              f"{settings.curriculum} decides which environments are played when.")
+    which = (f"Of the {settings.num_proposed} environments that you propose the {settings.num_worlds} best are taken, "
+             "after they have been tried out. " if settings.num_candidates else "")
     after = (f"After the last cycle it trains for {counted(settings.final_steps, 'step')} more. "
              if settings.final_steps else "")
     return (f"This is cycle {number} of {settings.num_cycles}. {how.get(settings.curriculum, usual)} An episode in an "
             f"environment is cut after {counted(settings.world_length, 'step')}, if the environment says nothing else. "
-            f"{after}What counts in the end is how well it plays the ordinary game.")
+            f"{which}{after}What counts in the end is how well it plays the ordinary game.")
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #735df5de
 _INI: dict[tuple[str, str], tuple[str, type]] = {   # (section, key) → setting; a dot: one of designer_options

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .base import Designer, DesignerError, Reply, Request, Returns, make_designer
+from .base import Designer, DesignerError, Reply, Request, make_designer
 from .reply import Design, format_reply
 from ..world import Simulator, World, counted, load_worlds, random_world
 
@@ -156,14 +156,14 @@ class Adversarial(Designer):
             raise DesignerError(f"{counted(request.num_worlds, 'world')} cannot be chosen out of {self.candidates}: "
                                 "give adversarial more candidates")
         worlds = drawn_worlds(request, self.candidates, self.fill)
-        returns = request.measure(worlds, self.episodes)
-        worst = sorted(range(len(worlds)), key=lambda k: returns[k])[:request.num_worlds]      # stable: in drawn order
-        designs = [Design(worlds[k], f"candidate {k + 1}: the agent's mean return is {returns[k]:.2f}.") for k in worst]
-        steps = f", which took {returns.steps:,} steps" if isinstance(returns, Returns) else ""
+        means = [record.episode_return for record in request.measure(worlds, self.episodes)]
+        worst = sorted(range(len(worlds)), key=lambda k: means[k])[:request.num_worlds]        # stable: in drawn order
+        designs = [Design(worlds[k], f"candidate {k + 1}: the agent's mean return is {means[k]:.2f}.") for k in worst]
         return Reply(format_reply(designs, (
             f"Of {self.candidates} worlds that were drawn at random, these are the {len(worst)} in which the agent "
-            f"does worst. It played {counted(self.episodes, 'episode')} in each{steps}. Its mean returns, in the order "
-            f"in which the worlds were drawn: {', '.join(f'{mean:.2f}' for mean in returns)}.")))
+            f"does worst. It played {counted(self.episodes, 'episode')} in each. Its mean returns, in the order "
+            f"in which the worlds were drawn: {', '.join(f'{mean:.2f}' for mean in means)}.")))
+
 
 # %% ../../nbs/designer/47_designer.baselines.ipynb #47e00002
 class Frontier(Designer):

@@ -28,8 +28,8 @@ def _recorded(path: Path) -> list[Path]:
         return [path]
     direct = [p for p in path.glob("*.md") if not p.name.startswith(("prompt", "README", "first", "update"))
               and not p.name.endswith(".prompt.md")]
-    inside = [p for p in path.glob("*/*.md")                 # a run by hand has its replies in manual/ a second time
-              if p.name.startswith(("reply", "rejected")) and p.parent.name != "manual"]
+    inside = [p for pattern in ("*/*.md", "*/trial/*.md") for p in path.glob(pattern)
+              if p.name.startswith(("reply", "rejected")) and p.parent.name != "manual"]      # where they are again
     return sorted(direct or inside, key=_by_number)
 
 # %% ../../nbs/designer/44_designer.manual.ipynb #3102d15b
@@ -41,6 +41,7 @@ def _same(text: str) -> str:
 class Replay(Designer):
     "Recorded replies, in order."
     name = "replay"
+    chooses = True
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class Replay(Designer):
 class Manual(Designer):
     "A person, who takes the prompt to a chat window and brings the reply."
     name = "manual"
+    chooses = True
 
     def __init__(
         self,
@@ -101,7 +103,8 @@ class Manual(Designer):
         if self.folder is None:
             raise DesignerError("the manual designer needs a folder for its prompt and reply files, or a function "
                                 "that asks somebody")
-        name = f"cycle-{request.cycle}" + (f"-again-{request.attempt - 1}" if request.attempt > 1 else "")
+        name = f"cycle-{request.cycle}" + "-choice" * bool(request.tried)
+        name += f"-again-{request.attempt - 1}" if request.attempt > 1 else ""
         prompt, reply = self.folder / f"prompt-{name}.md", self.folder / f"reply-{name}.md"
         _put_prompt(prompt, reply, request.prompt)
         if not reply.exists():

@@ -88,6 +88,7 @@ class _Answer:
     refusal: str = ""
     finish: str | None = None                # "stop", "length", "content_filter"; None: the end is missing
     tokens: tuple[int, int] | None = None    # in and out; None: the server does not say
+    thoughts: str = ""                       # of a reasoning model
 
 
 class _Interrupted(Exception):
@@ -119,6 +120,11 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
+def _thoughts(message: Any) -> str:
+    "What a reasoning model thinks, where a server tells it: no part of OpenAI's protocol, and under two names."
+    return _text(_dig(message, "reasoning_content") or _dig(message, "reasoning"))
+
+
 def _tokens(usage: Any) -> tuple[int, int] | None:
     "Tokens in and out, if the server counts them."
     counts = (_dig(usage, "prompt_tokens"), _dig(usage, "completion_tokens"))
@@ -141,17 +147,19 @@ def _from_body(body: str, kind: str) -> _Answer:
     if not isinstance(message, dict):
         raise _Unusable(f"its answer holds no message (choices[0].message); {_CHECK}")
     return _Answer(_text(message.get("content")), _text(message.get("refusal")),
-                   _dig(data, "choices", 0, "finish_reason") or "stop", _tokens(_dig(data, "usage")))
+                   _dig(data, "choices", 0, "finish_reason") or "stop", _tokens(_dig(data, "usage")),
+                   _thoughts(message))
 
 # %% ../../nbs/designer/45_designer.openai.ipynb #fb7743fb
 def _from_stream(stream: openai.Stream, on_text: Callable[[str], None] | None) -> _Answer:
     "An answer that comes in pieces, each of them handed on."
-    text, refusal, finish, tokens, size = [], [], None, None, 0
+    text, thoughts, refusal, finish, tokens, size = [], [], [], None, None, 0
     try:
         for chunk in stream:
             data = chunk.to_dict(warnings=False) if hasattr(chunk, "to_dict") else None
             piece = _text(_dig(data, "choices", 0, "delta", "content"))
             text.append(piece)
+            thoughts.append(_thoughts(_dig(data, "choices", 0, "delta")))
             refusal.append(_text(_dig(data, "choices", 0, "delta", "refusal")))
             finish = _dig(data, "choices", 0, "finish_reason") or finish
             tokens = _tokens(_dig(data, "usage")) or tokens
@@ -168,7 +176,7 @@ def _from_stream(stream: openai.Stream, on_text: Callable[[str], None] | None) -
         raise _Interrupted(str(error)[:300] or type(error).__name__, "".join(text), silent) from None
     if finish is None:
         raise _Interrupted("the stream ended before the answer did", "".join(text))
-    return _Answer("".join(text), "".join(refusal), finish, tokens)
+    return _Answer("".join(text), "".join(refusal), finish, tokens, "".join(thoughts))
 
 # %% ../../nbs/designer/45_designer.openai.ipynb #8b0e64c0
 def _ask(client: openai.OpenAI, question: Mapping[str, Any], on_text: Callable[[str], None] | None) -> _Answer:
@@ -246,6 +254,7 @@ def _is_openai(base_url: str) -> bool:
 class OpenAICompatible(Designer):
     "A language model behind any server that speaks chat completions."
     name = "openai"
+    chooses = True
 
     def __init__(
         self,
@@ -450,7 +459,8 @@ class _Call:
         notes = self.notes + _remarks(answer, self.terms)
         return Reply(_without_key(answer.text or answer.refusal, key),
                      self.usage + Usage(seconds=time.monotonic() - started),
-                     tuple(_without_key(note, key) for note in notes))
+                     tuple(_without_key(note, key) for note in notes),
+                     _without_key(answer.thoughts[:MAX_CHARACTERS], key))
 
     def _answer(self, client: openai.OpenAI, keyed: bool, on_text: Callable[[str], None] | None,
                 tell: Callable[[str], None] | None) -> tuple[_Answer | None, str]:
