@@ -70,4 +70,7 @@ lock:
 	uv pip compile --universal --python-version 3.11 --extra bench --extra minigrid --extra test --no-annotate --no-header --no-emit-index-url \
 	    --no-emit-find-links --constraint .lock-constraints pyproject.toml \
 	    | grep -v -E '^(nvidia-|cuda-|triton)' > requirements.lock
+	uv pip compile --universal --python-version 3.11 --extra docs --no-annotate --no-header --no-emit-index-url \
+	    --no-emit-find-links --constraint .lock-constraints --constraint requirements.lock pyproject.toml \
+	    | grep -v -E '^(nvidia-|cuda-|triton)' | grep -v -x -F -f requirements.lock > requirements-docs.lock
 	rm .lock-constraints
