@@ -1,10 +1,14 @@
-# make run    the main job: four EnvGen cycles on Crafter, no key and no GPU needed
-# make test   what every change needs, in ten minutes: notebooks, tests, export is clean, lint
+# make            this list
+# make run        the main job: four EnvGen cycles on Crafter, no key and no GPU needed
+# make lab        JupyterLab on nbs/lab/envgen.ipynb
+# make test       what every change needs, in ten minutes: notebooks, tests, export is clean, lint
 # make test-all   the long forms of the tests, and nothing else: half an hour more
-# make parity STEPS=2000000   the compiled Crafter engine beside the package's, compared after every step
-# make lab    JupyterLab on nbs/lab/envgen.ipynb
+# make browser    a browser for the tests of the studio, where there is none
+# make parity     the compiled Crafter engine beside the package's, compared after every step; STEPS=2000000
+# make lock       requirements.lock and requirements-docs.lock anew from pyproject.toml (needs uv)
 #
 # ARGS goes to the command behind it: make run ARGS="-p designer none -p seed 3"
+# PYTHON=python3.12 chooses the Python, VENV=FOLDER where the packages are put (.venv)
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -14,7 +18,10 @@ OLD_NUMPY := $(VENV)/numpy-1.26
 CLUSTERS := $(VENV)/.clusters
 STEPS ?= 100000
 
-.PHONY: run test test-all browser parity lab lock
+.PHONY: help run test test-all browser parity lab lock
+
+help:
+	@sed -n -e '/^#/!q' -e 's/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
 
 run: $(READY)
 	$(BIN)/envgen run crafter $(ARGS)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import envgen_nb
 from envgen_nb.cli import build_parser
 from envgen_nb.cycle.folder import RunFolder
 
@@ -53,6 +54,19 @@ def test_make_test_runs_everything():
     short, long = (sh([*MAKE, "-n", target]).stdout for target in ("test", "test-all"))
     assert "pytest -n auto" in short and "--long" not in short and "pytest -n auto" in long and "--long" in long
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-2:] == ["make test", "make test-all"]
+
+
+def test_make_alone_says_what_there_is():
+    said = sh(["make"]).stdout
+    targets = re.search(r"^\.PHONY: help (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+    assert all(re.search(rf"^make {target} +\w", said, re.MULTILINE) for target in targets), said
+
+
+def test_the_version_stands_in_the_changelog():
+    """And in the citation; the newest one first."""
+    versions = re.findall(r"^## \[([\d.]+)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] == envgen_nb.__version__ and versions == sorted(versions, reverse=True)
+    assert f"version: {envgen_nb.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_make_lab(tmp_path):
