@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['MEASURES', 'PATTERNS', 'Estimate', 'known', 'student_quantile', 'tail', 'interval', 'mean', 'iqm', 'paired',
            'improvement', 'wilson_interval', 'area_under_curve', 'steps_to', 'scores', 'training_episodes',
-           'training_score', 'edges', 'binned_returns', 'Point', 'history', 'summary', 'measure']
+           'training_score', 'Measured', 'over_episodes', 'measurements', 'edges', 'binned_returns', 'Point', 'history',
+           'summary', 'measure']
 
 # %% ../nbs/results/70_results.ipynb #2365645c
 import difflib
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .agent.evaluate import success_rates
+from .agent.evaluate import Evaluation, success_rates
 from .curriculum import Episodes
 from .cycle.folder import PHASES, Recent, RunFolder, counted_in, in_phase, rollouts
 
@@ -227,6 +228,48 @@ def training_score(run: RunFolder) -> float | None:
     """The game's score of all training episodes in the original game within the run's steps: Crafter's own protocol
     (Hafner 2021). It counts the beginner's episodes too, so it is lower than the score of the final policy."""
     return _score_of(run, training_episodes(run))
+
+# %% ../nbs/results/70_results.ipynb #5c1d0e02
+class Measured(NamedTuple):
+    "A number that one measurement gave, with its 95% interval over the episodes of this measurement."
+    value: float
+    low: float
+    high: float
+
+
+def over_episodes(
+    statistic: Callable[[np.ndarray], float],   # of the indices of some episodes
+    episodes: int,                              # how many there are
+    level: float = 0.95,
+    resamples: int = 1_000,
+    seed: int = 0,                              # of the resampling
+) -> Measured:
+    """A number reckoned from the episodes of one measurement, with bias-corrected percentiles of the bootstrap over
+    them (Efron 1987, Better Bootstrap Confidence Intervals, Journal of the American Statistical Association 82)."""
+    drawn = np.random.default_rng(seed).integers(0, episodes, (resamples, episodes))
+    value, found = statistic(np.arange(episodes)), np.array([statistic(rows) for rows in drawn])
+    below = float(((found < value).mean() + (found <= value).mean()) / 2)
+    shift = NormalDist().inv_cdf(min(max(below, 1 / resamples), 1 - 1 / resamples))
+    reach = NormalDist().inv_cdf((1 + level) / 2)
+    low, high = np.quantile(found, [NormalDist().cdf(2 * shift - reach), NormalDist().cdf(2 * shift + reach)])
+    return Measured(value, min(value, float(low)), max(value, float(high)))
+
+# %% ../nbs/results/70_results.ipynb #5c1d0e03
+def measurements(
+    run: RunFolder,
+) -> dict[str, tuple[Measured, Measured]]:   # cycle → score and mean return
+    "Score and mean return of each measurement, with intervals over its episodes, which are none over seeds."
+    found, objectives = {}, run.simulator.objectives
+    for cycle, evaluation in run.evaluations().items():
+        possible = np.ones_like(evaluation.unlocked) if evaluation.possible is None else evaluation.possible
+
+        def score(rows: np.ndarray, found: Evaluation = evaluation, possible: np.ndarray = possible) -> float:
+            return float(run.simulator.score(success_rates(found.unlocked[rows], possible[rows], objectives)))
+
+        count = len(evaluation.returns)
+        returns = over_episodes(lambda rows, found=evaluation: float(found.returns[rows].mean()), count)
+        found[cycle] = over_episodes(score, count), returns
+    return found
 
 # %% ../nbs/results/70_results.ipynb #b793420d
 def _stretches(last: int, rollout: int, stretches: int) -> np.ndarray:

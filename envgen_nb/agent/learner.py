@@ -124,6 +124,10 @@ class Learner(ABC):
     ) -> tuple[Tensor, Carry, dict[str, Tensor]]:   # actions (N,) int64 on the CPU; the new carry; extras, N rows each
         "Choose an action in each sub-environment."
 
+    def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor | None:
+        "With which probability `act` takes each action there, (N, A) float32 on the CPU; None: it does not tell."
+        return None
+
     def learn(
         self,
         rollout: Rollout,
@@ -174,6 +178,9 @@ class RandomLearner(Learner):
             generator: torch.Generator | None = None) -> tuple[Tensor, Carry, dict[str, Tensor]]:
         generator = generator or self.act_generator
         return torch.randint(int(self.action_space.n), (rows_of(obs),), generator=generator), {}, {}
+
+    def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor:
+        return torch.full((rows_of(obs), int(self.action_space.n)), 1 / int(self.action_space.n))
 
 # %% ../../nbs/agent/54_agent.learner.ipynb #57f13697
 learners = Registry("learner", "envgen_nb.learners", Learner, {

@@ -111,6 +111,10 @@ class PPO(Learner):
         actions, log_probs = sample(logits, torch.rand(len(logits), generator=generator or self.act_generator))
         return actions, {}, {"log_probs": log_probs, "values": values}
 
+    @torch.inference_mode()
+    def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor:
+        return self.forward(as_tensors(obs, self.device))[0].float().softmax(1).cpu()
+
     def learn(self, rollout: Rollout, check: Callable[[], None] = nobody) -> dict[str, float]:
         batch = self.judge(rollout)
         values, returns = batch.pop("values"), batch["returns"]

@@ -7,7 +7,7 @@ __all__ = ['Recording', 'record', 'animate', 'clip', 'Keys', 'png', 'Play']
 
 # %% ../../nbs/studio/85_studio.play.ipynb #c91cd1d5
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,22 +17,37 @@ import torch
 from PIL import Image
 from traitlets import Bool, Bytes, Int, List, Unicode
 
-from ..agent.learner import Learner
+from ..agent.learner import Learner, at
 from .figures import few_colours
 from ..world import Simulator, World
 
 # %% ../../nbs/studio/85_studio.play.ipynb #9e8dcebe
 @dataclass(frozen=True)
 class Recording:
-    "One episode, or its beginning, as it was seen."
-    frames: tuple[np.ndarray, ...]   # (H, W, 3) uint8, what was on the screen before each step
-    episode_return: float            # sum of the rewards
-    reached: tuple[str, ...]         # the objectives reached, in the game's order
+    "One episode, or its beginning, as it was seen; what is of a step stands in the order of the steps."
+    frames: tuple[np.ndarray, ...]        # (H, W, 3) uint8, what was on the screen before each step
+    seen: tuple[Any, ...]                 # what the agent saw then, one observation of its kind
+    actions: tuple[int, ...]              # what it did
+    rewards: tuple[float, ...]            # what that gave
+    reached_at: Mapping[str, int]         # objective → the step in which it was reached, from 1; in the game's order
+    possible: tuple[str, ...]             # the objectives that there are in this level
+    probabilities: np.ndarray | None      # (steps, actions) float32; None: the learner does not tell
+    values: np.ndarray | None             # (steps,) float32, the return that it expected; None: it does not tell
 
     @property
     def length(self) -> int:
         "Steps."
         return len(self.frames)
+
+    @property
+    def episode_return(self) -> float:
+        "The sum of the rewards."
+        return float(np.sum(self.rewards))
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        "The objectives reached, in the game's order."
+        return tuple(self.reached_at)
 
 # %% ../../nbs/studio/85_studio.play.ipynb #d04596ae
 def record(
@@ -46,20 +61,34 @@ def record(
     obs = agent.preset.obs if agent else simulator.observations[0]
     venv = simulator.make_vec([world], num_envs=1, seed=[seed], obs=obs, episodes=1, length=steps)
     random, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
-    (observation, _), carry = venv.reset(), agent.start(1) if agent else {}
-    frames, infos = [], {}
+    (observation, infos), carry = venv.reset(), agent.start(1) if agent else {}
+    possible = infos.get("possible", np.ones((1, len(simulator.objectives)), bool))[0].copy()
+    frames, seen, actions, rewards, chances, values, when = [], [], [], [], [], [], {}
     while "results" not in infos:
         frames.append(venv.render()[0].copy())
+        seen.append(at(observation, 0))
         if agent:
-            action, carry, _ = agent.act(observation, carry, generator)
+            chances.append(agent.probabilities(observation, carry))
+            action, carry, extras = agent.act(observation, carry, generator)
+            values.append(extras.get("values"))
         else:
             action = random.integers(len(simulator.actions), size=1)
-        observation, _, _, _, infos = venv.step(np.asarray(action))
-    results = infos["results"]
-    reached = [name for name, done in zip(simulator.objectives, results["unlocked"][0], strict=True) if done]
-    recording = Recording(tuple(frames), float(results["return"][0]), tuple(reached))
+        observation, reward, _, _, infos = venv.step(np.asarray(action))
+        actions.append(int(action[0]))
+        rewards.append(float(reward[0]))
+        unlocked = infos["results"]["unlocked"][0] if "results" in infos else venv.unlocked[0]
+        for k in np.flatnonzero(unlocked).tolist():
+            when.setdefault(simulator.objectives[k], len(frames))
     venv.close()
-    return recording
+    return Recording(tuple(frames), tuple(seen), tuple(actions), tuple(rewards),
+                     {name: when[name] for name in simulator.objectives if name in when},
+                     tuple(name for name, there in zip(simulator.objectives, possible, strict=True) if there),
+                     _stacked(chances), _stacked(values))
+
+
+def _stacked(told: Sequence[torch.Tensor | None]) -> np.ndarray | None:
+    "What a learner told at each step, without the row of the only sub-environment; None if it told nothing."
+    return np.stack([one[0].cpu().numpy() for one in told]) if told and told[0] is not None else None
 
 # %% ../../nbs/studio/85_studio.play.ipynb #dc3ea5a8
 def animate(
