@@ -548,6 +548,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                'envgen_nb.cli._time_expected': ('commands/cli.html#_time_expected', 'envgen_nb/cli.py'),
                                'envgen_nb.cli._worlds': ('commands/cli.html#_worlds', 'envgen_nb/cli.py'),
                                'envgen_nb.cli.build_parser': ('commands/cli.html#build_parser', 'envgen_nb/cli.py'),
+                               'envgen_nb.cli.command': ('commands/cli.html#command', 'envgen_nb/cli.py'),
                                'envgen_nb.cli.main': ('commands/cli.html#main', 'envgen_nb/cli.py')},
             'envgen_nb.conformance': { 'envgen_nb.conformance._Book': ('world/conformance.html#_book', 'envgen_nb/conformance.py'),
                                        'envgen_nb.conformance._Book.__init__': ( 'world/conformance.html#_book.__init__',

@@ -54,6 +54,12 @@ def group(path: Path) -> str | None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: many tests wait, for a browser, a server or a process of their own."""
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Groups of tests to processes, in the order of the tests."""
     from xdist.scheduler import LoadScopeScheduling

@@ -597,9 +597,8 @@ def play_restart(number, seed=0, steps=60):
             first.edit(refill, rng)
     covering = covering_world(4 * number + 1)
     settings = covering.settings() if covering else {}
-    settings.setdefault("start_settings", {})["start_from"] = rng.choice(MOMENTS)
-    world, complaints = check_world(ExtendedCrafterWorld, settings)
-    assert not complaints, complaints
+    settings = {(section, name): value for section, values in settings.items() for name, value in values.items()}
+    world = made(settings | {("start_settings", "start_from"): rng.choice(MOMENTS)})
     pair = Pair(world, rng.randrange(2 ** 31), view=rng.choice(("pixels", "symbols")))
     try:
         pair.begin_from(first, episode=rng.randint(1, 9))
