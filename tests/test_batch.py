@@ -142,7 +142,7 @@ def test_wrong_parameters_are_refused_at_once(given, said, tmp_path, command):
 
 def test_parameters_are_settings():
     names = notebook_parameters(find_notebook())
-    assert set(names) - {"folder"} <= set(RunSettings.model_fields)
+    assert set(names) == {"folder", *RunSettings.model_fields}
     read = read_parameters(find_notebook(), [("seed", "3"), ("designer", "none"), ("mixture_ratio", "1"),
                                                       ("deterministic", "True"), ("max_calls", "null")])
     assert read == {"seed": 3, "designer": "none", "mixture_ratio": 1, "deterministic": True, "max_calls": None}
