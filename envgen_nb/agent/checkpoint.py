@@ -6,6 +6,7 @@
 __all__ = ['FORMAT', 'VERSION', 'CheckpointError', 'save_checkpoint', 'load_checkpoint', 'check_state']
 
 # %% ../../nbs/agent/59_agent.checkpoint.ipynb #65b88984
+import dataclasses
 import io
 import zipfile
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .ppo import PPO
+from .presets import Algorithm, Network
 from ..files import write_bytes
 
 # %% ../../nbs/agent/59_agent.checkpoint.ipynb #832ebb20
@@ -95,6 +97,11 @@ def _form(value: Any) -> str:
     return str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__
 
 # %% ../../nbs/agent/59_agent.checkpoint.ipynb #cc854bd2
+# What a preset that was saved before a number was thought of has for it.
+_DEFAULTS = {field.name: field.default for record in (Network, Algorithm) for field in dataclasses.fields(record)
+             if field.default is not dataclasses.MISSING}
+
+
 def check_state(learner: PPO, state: Any) -> None:
     "Refuse, with a `CheckpointError`, a state that is not of a learner with the same preset and shapes."
     expected = learner.state_dict()
@@ -102,8 +109,8 @@ def check_state(learner: PPO, state: Any) -> None:
             isinstance(state["preset"], dict) and isinstance(state["preset"].get("network"), dict)
             and isinstance(state["preset"].get("algorithm"), dict)):
         raise CheckpointError("this is not the saved state of an agent")
-    mine, saved = ({"name": preset.get("name")} | preset["network"] | preset["algorithm"]
-                   for preset in (expected["preset"], state["preset"]))
+    mine, saved = (_DEFAULTS | {"name": preset.get("name")} | preset["network"] | preset["algorithm"]
+                   for preset in (expected.pop("preset"), state["preset"]))
     if different := [f"{key} {saved.get(key)!r} there and {mine.get(key)!r} here"
                      for key in sorted(mine.keys() | saved.keys()) if mine.get(key) != saved.get(key)]:
         raise CheckpointError(f"this state is of the preset {saved.get('name')!r}, with {'; '.join(different)}: "
@@ -113,6 +120,6 @@ def check_state(learner: PPO, state: Any) -> None:
             for i, p in zip(order, learner.policy.parameters(), strict=True)}
     trained = isinstance(state["optimizer"], dict) and bool(state["optimizer"].get("state"))
     expected["optimizer"]["state"] = adam if trained else {}      # Adam's state begins with its first step
-    if wrong := _differences(state, expected):
+    if wrong := _differences({name: value for name, value in state.items() if name != "preset"}, expected):
         raise CheckpointError(f"this state of the preset {saved['name']!r} is of other observations or actions: "
                               f"{'; '.join(wrong[:3])}; make the environment as it was then")

@@ -49,6 +49,7 @@ class Rollout:
     carry: Carry = field(default_factory=dict)                      # before the first step
     next_obs: Any = None                                            # N observations after the last step
     next_carry: Carry = field(default_factory=dict)                 # and what is remembered there
+    unlocked: Tensor | None = None   # (T, N, objectives) bool, on the CPU, see `note`; None: the environment is silent
 
     def keep(self, t: int, extras: dict[str, Tensor]) -> None:
         "Copy the extras of a step."
@@ -58,6 +59,16 @@ class Rollout:
                     self.extras[name] = torch.zeros(len(self.actions), *value.shape, dtype=value.dtype,
                                                     device=value.device)
             self.extras[name][t] = value
+
+    def note(
+        self,
+        t: int,
+        unlocked: np.ndarray,   # (N, objectives) bool, achieved in the episode that the step was in, the step included
+    ) -> None:
+        "Copy what had been achieved after a step."
+        if self.unlocked is None:
+            self.unlocked = torch.zeros(len(self.actions), *unlocked.shape, dtype=torch.bool)
+        self.unlocked[t] = torch.from_numpy(unlocked)
 
 
 def make_rollout(steps: int, num_envs: int, space: spaces.Space, device: torch.device | str = "cpu") -> Rollout:
@@ -73,8 +84,8 @@ def make_rollout(steps: int, num_envs: int, space: spaces.Space, device: torch.d
 
 # %% ../../nbs/agent/54_agent.learner.ipynb #27592a06
 def each(function: Callable[[Any], Any], obs: Any) -> Any:
-    "Apply a function to an array or tensor, or to each in a dictionary."
-    return {name: function(value) for name, value in obs.items()} if isinstance(obs, dict) else function(obs)
+    "Apply a function to an array or tensor, or to each in a dictionary, which may hold dictionaries."
+    return {name: each(function, value) for name, value in obs.items()} if isinstance(obs, dict) else function(obs)
 
 
 def at(obs: Any, index: Any) -> Any:
@@ -160,6 +171,14 @@ class Learner(ABC):
         return {name: torch.where(ended.view(-1, *[1] * (old.dim() - 1)), fresh[name], old)
                 for name, old in carry.items()}
 
+    def notice(
+        self,
+        carry: Carry,
+        unlocked: np.ndarray | None,   # (N, objectives) bool, of the running episodes; None: the environment is silent
+    ) -> Carry:
+        "Hear after each step what the running episodes have achieved so far."
+        return carry
+
     def state_dict(self) -> dict[str, Any]:
         "A copy of all that is needed to go on: tensors and plain data."
         return {"preset": dataclasses.asdict(self.preset), "steps": self.steps,
@@ -184,4 +203,5 @@ class RandomLearner(Learner):
 
 # %% ../../nbs/agent/54_agent.learner.ipynb #57f13697
 learners = Registry("learner", "envgen_nb.learners", Learner, {
-    "ppo": "envgen_nb.agent.fast:FastPPO", "random": "envgen_nb.agent.learner:RandomLearner"})
+    "ppo": "envgen_nb.agent.fast:FastPPO", "ppo-memory": "envgen_nb.agent.memory:MemoryPPO",
+    "random": "envgen_nb.agent.learner:RandomLearner"})

@@ -280,8 +280,9 @@ class Policy(nn.Module):
         self.bf16 = network.bf16
         with torch.device("meta"):
             self.encoder = make_encoder(network, observation_space)
-            self.actor = nn.Linear(network.hidden[-1], int(action_space.n))
-            self.critic = nn.Linear(network.hidden[-1], 1)
+            width = self.between(network)
+            self.actor = nn.Linear(width, int(action_space.n))
+            self.critic = nn.Linear(width, 1)
             self.returns = ReturnNorm()
         self.to_empty(device="cpu")
         initialise(self, generator)
@@ -289,7 +290,11 @@ class Policy(nn.Module):
             nn.init.orthogonal_(head.weight, gain, generator=generator)
             nn.init.zeros_(head.bias)
         self.learned = dict(self.named_parameters())         # wanted often, and slow to gather
-        self._linears = [module for module in self.encoder.modules() if isinstance(module, Linear)]
+        self._linears = [module for module in self.modules() if isinstance(module, Linear)]
+
+    def between(self, network: Network) -> int:
+        "Build what stands between the encoder and the heads, here nothing; how many numbers the heads read."
+        return network.hidden[-1]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -316,9 +321,16 @@ class Policy(nn.Module):
         obs: Tensor | dict[str, Tensor],  # a batch, as `as_tensors` gives it
     ) -> tuple[Tensor, Tensor]:           # logits (B, A), value (B,) in the game's own units; float32
         "What it would do, and what it expects."
-        features = self.encoder(obs, self.dtype).float()
+        return self.heads(self.features(obs))
+
+    def features(self, obs: Tensor | dict[str, Tensor]) -> Tensor:
+        "What the heads read of a batch, (B, F) float32."
+        return self.encoder(obs, self.dtype).float()
+
+    def heads(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        "Logits and value, from features."
         mean, std = self.returns.mean_std()
-        return self.actor(features), mean + std * self.critic(features).squeeze(1)
+        return self.actor(features), mean + std * self.critic(features).squeeze(-1)
 
 # %% ../../nbs/agent/53_agent.networks.ipynb #9413d460
 def get_device(

@@ -52,18 +52,18 @@ def gae(
 # %% ../../nbs/agent/55_agent.ppo.ipynb #aabc45e1
 def ppo_loss(
     policy: Policy,
-    batch: dict[str, Any],  # obs (B, …), actions, log_probs, advantages, returns (B,)
+    batch: dict[str, Any],  # obs (B, …), actions, log_probs, advantages, returns (B,) or, of sequences, (B, T)
     algorithm: Algorithm,   # clip, value_coef, entropy_coef
 ) -> tuple[Tensor, dict[str, Tensor]]:  # the loss, and its parts and diagnostics as tensors
     "The loss of one minibatch."
     logits, values = policy(batch["obs"])
-    log_pi = logits.log_softmax(1)
-    log_ratio = log_pi.gather(1, batch["actions"][:, None])[:, 0] - batch["log_probs"]
+    log_pi = logits.log_softmax(-1)
+    log_ratio = log_pi.gather(-1, batch["actions"][..., None])[..., 0] - batch["log_probs"]
     ratio, advantages = log_ratio.exp(), batch["advantages"]                            # ρ = π(a|s) / π_old(a|s)
     clipped = ratio.clamp(1 - algorithm.clip, 1 + algorithm.clip)
     policy_loss = -torch.min(ratio * advantages, clipped * advantages).mean()           # L_clip
     value_loss = ((values - batch["returns"]) / policy.returns.mean_std()[1]).square().mean()
-    entropy = -(log_pi.exp() * log_pi).sum(1).mean()                                    # H = −Σ π log π, in nats
+    entropy = -(log_pi.exp() * log_pi).sum(-1).mean()                                   # H = −Σ π log π, in nats
     loss = policy_loss + algorithm.value_coef * value_loss - algorithm.entropy_coef * entropy
     with torch.no_grad():
         approx_kl = (ratio - 1 - log_ratio).mean()                # KL(π_old, π); http://joschu.net/blog/kl-approx.html
@@ -96,12 +96,13 @@ def update(
 # %% ../../nbs/agent/55_agent.ppo.ipynb #56e9cb47
 class PPO(Learner):
     "Proximal policy optimisation, as the book has it."
+    kind: type[Policy] = Policy     # of network
 
     def __init__(self, preset: Preset, observation_space: spaces.Space, action_space: spaces.Discrete, seed: int,
                  device: torch.device | str = "cpu"):
         super().__init__(preset, observation_space, action_space, seed, device)
         weights, _, self.shuffle_generator = generators(seed, 3)
-        self.policy = Policy(preset.network, observation_space, action_space, weights).to(self.device)
+        self.policy = self.kind(preset.network, observation_space, action_space, weights).to(self.device)
         self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=preset.algorithm.learning_rate, fused=True)
 
     @torch.inference_mode()
@@ -137,16 +138,27 @@ class PPO(Learner):
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         rows = {"actions": actions, "log_probs": log_probs, "values": values, "advantages": advantages,
                 "returns": returns}
-        return {name: value.flatten(0, 1) for name, value in rows.items()} | {
-            "obs": each(lambda value: value.flatten(0, 1), rollout.obs)}
+        return {name: self.in_rows(value) for name, value in rows.items()} | {"obs": self.read(rollout)}
+
+    def in_rows(self, value: Tensor) -> Tensor:
+        "What a rollout holds, (T, N, …), as rows from which minibatches can be chosen."
+        return value.flatten(0, 1)
+
+    def read(self, rollout: Rollout) -> Any:
+        "What the policy reads of a rollout, in the same rows."
+        return each(self.in_rows, rollout.obs)
 
     def bootstrap(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
         "V of the observations after the rollout (N,), and of those at which episodes were truncated (T, N), else 0."
         final_values = torch.zeros(rollout.actions.shape, device=self.device)
         with torch.no_grad(), self.playing():
-            for step, rows, obs, _ in rollout.truncations:
-                final_values[step, rows.to(self.device)] = self.policy(obs)[1]
-            return self.policy(as_tensors(rollout.next_obs, self.device))[1], final_values
+            for step, rows, obs, carry in rollout.truncations:
+                final_values[step, rows.to(self.device)] = self.value(obs, carry)
+            return self.value(as_tensors(rollout.next_obs, self.device), rollout.next_carry), final_values
+
+    def value(self, obs: Any, carry: Carry) -> Tensor:
+        "V of observations on the device, (N,); the carry is what was remembered before they were seen."
+        return self.policy(obs)[1]
 
     def forward(self, obs: Any) -> tuple[Tensor, Tensor]:
         "What the policy answers to tensors on the device: logits (N, A) and values (N,)."

@@ -47,6 +47,7 @@ class Network:
     contrast: float = 1.0      # what deviates from a square's mean colour counts so many times ("squares" only)
     embedding: int = 0         # numbers that stand for one cell or square ("grids" and "squares" only)
     heads: int = 0             # of the attention over them ("grids" and "squares" only)
+    memory: int = 128          # numbers that are remembered from step to step, by learners that do ("ppo-memory")
 
     def __post_init__(self):
         _check_numbers(self)

@@ -93,9 +93,13 @@ def play(
                 rows = torch.from_numpy(np.flatnonzero(cut))
                 last = as_tensors(at(infos["final_obs"], cut), learner.device)
                 rollout.truncations.append(Truncation(t, rows, last, at(carry, rows.to(learner.device))))
+            unlocked = getattr(venv, "unlocked", None)
             if "results" in infos:
                 ended.append(episodes_of(infos["results"], infos["_results"]))
-            carry = learner.restart(carry, torch.from_numpy(terminated | truncated))
+            if unlocked is not None:
+                rollout.note(t, np.where(infos["_results"][:, None], infos["results"]["unlocked"], unlocked)
+                             if "results" in infos else unlocked)
+            carry = learner.notice(learner.restart(carry, torch.from_numpy(terminated | truncated)), unlocked)
             seconds["simulate"] += stepped - acted
             seconds["act"] += acted - begin + time.perf_counter() - stepped
     rollout.next_obs, rollout.next_carry = obs, carry

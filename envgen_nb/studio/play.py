@@ -74,6 +74,7 @@ def record(
         else:
             action = random.integers(len(simulator.actions), size=1)
         observation, reward, _, _, infos = venv.step(np.asarray(action))
+        carry = agent.notice(carry, venv.unlocked) if agent else {}
         actions.append(int(action[0]))
         rewards.append(float(reward[0]))
         unlocked = infos["results"]["unlocked"][0] if "results" in infos else venv.unlocked[0]

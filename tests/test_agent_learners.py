@@ -1,0 +1,150 @@
+"""Every learner of the kit keeps the contract: kills and resume, evaluation, clips, what it remembers, other games."""
+
+import contextlib
+
+import numpy as np
+import pytest
+import torch
+
+from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from envgen_nb.agent.evaluate import evaluate
+from envgen_nb.agent.learner import learners
+from envgen_nb.agent.presets import get_preset
+from envgen_nb.agent.train import Trainer
+from envgen_nb.curriculum import EnvGen
+from envgen_nb.studio.play import record
+from envgen_nb.world import get_simulator
+
+SYMBOLS = get_preset("symbols", hidden=(16, 16), memory=8, num_envs=4, rollout_steps=32, epochs=1, minibatches=2)
+PIXELS = get_preset("laptop", hidden=(16, 16), embedding=8, heads=2, memory=8, num_envs=4, rollout_steps=16, epochs=1,
+                    minibatches=2)
+CRAFTER = get_simulator("crafter")
+WORLDS = CRAFTER.practice("collect_wood")[:1] + CRAFTER.practice("collect_stone")[:1]
+NAMES = ("ppo", "ppo-memory", "random")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def start(name, preset=SYMBOLS, seed=0, **changes):
+    "A trainer in four games of Crafter that know two designed worlds."
+    preset = preset.but(**changes)
+    venv = CRAFTER.make_vec([None], num_envs=preset.num_envs, seed=seed, obs=preset.obs, length=60)
+    venv.add_worlds(WORLDS, 25)
+    learner = learners.find(name)(preset, venv.single_observation_space, venv.single_action_space, seed)
+    return Trainer(learner, venv, EnvGen(preset.num_envs, 0, 0.5))
+
+
+def same(a, b):
+    "Whether two states hold the same, bit by bit."
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return a == b
+
+
+def rollouts(trainer, first, last):
+    "Play and learn; a cycle of four rollouts begins with the first and with the fifth."
+    for k in range(first, last):
+        if k % 4 == 0:
+            trainer.begin([1, 2], 4 * trainer.learner.preset.batch)
+        trainer.rollout()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_killed_training_goes_on_with_the_same_bits(name, tmp_path, long):
+    "Wherever it was killed, also while episodes of the original game wait for their turn."
+    total = 6
+    straight = start(name)
+    rollouts(straight, 0, total)
+    for stop in range(1, total) if long else (5,):
+        trainer = start(name)
+        rollouts(trainer, 0, stop)
+        save_checkpoint(tmp_path / "at.pt", trainer.state_dict())
+        rebuilt = start(name, seed=0)
+        rebuilt.load_state_dict(load_checkpoint(tmp_path / "at.pt"))
+        rollouts(rebuilt, stop, total)
+        assert same(straight.state_dict(), rebuilt.state_dict()), f"killed after {stop} rollouts"
+
+
+@pytest.mark.parametrize("preset", [SYMBOLS, PIXELS], ids=["symbols", "pixels"])
+@pytest.mark.parametrize("name", NAMES)
+def test_it_plays_and_stays_as_it_was(name, preset):
+    "Evaluations and clips are the same each time, and leave the learner as it was; threads change nothing."
+    trainer = start(name, preset)
+    learner = trainer.learner
+    learner.speed_up(2)
+    trainer.rollout()
+    before, found = learner.state_dict(), []
+    for _ in range(2):
+        with contextlib.closing(CRAFTER.make_vec([None], num_envs=6, seed=9, obs=preset.obs, episodes=1,
+                                                 length=40)) as venv:
+            found.append(evaluate(learner, venv, runs=2, seed=5).to_dict())
+    assert found[0] == found[1] and max(found[0]["lengths"]) <= 40
+    clips = [record(CRAFTER, agent=learner, steps=12) for _ in range(2)]
+    assert clips[0].length == 12 and all(map(np.array_equal, clips[0].frames, clips[1].frames))
+    assert same(before, learner.state_dict())
+    other = start(name, preset)
+    other.rollout()
+    assert same(other.state_dict(), trainer.state_dict())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_remembered_begins_with_the_episode(name):
+    "Where an episode ended in the last step of a rollout, and where a curriculum cut it, the carry is that of a start."
+    trainer = start(name)
+    fresh, ends = trainer.learner.start(4), 0
+    trainer.begin([], 10 * SYMBOLS.batch)
+    for _ in range(4):
+        trainer.rollout()
+        kept = trainer.kept
+        over = (kept.terminated | kept.truncated)[-1]
+        ends += int(over.sum())
+        for key, value in trainer.carry.items():
+            assert torch.equal(value[over], fresh[key][over])
+            assert name != "ppo-memory" or (value[~over] != fresh[key][~over]).any(1).all()
+    trainer.begin([1, 2], 10 * SYMBOLS.batch)
+    assert same({key: value.clone() for key, value in trainer.carry.items()}, fresh)
+
+
+def test_a_rollout_tells_what_was_unlocked():
+    "After each step, the last step of an episode included."
+    trainer = start("ppo")
+    trainer.venv.reset()
+    seen, told, reached = [], trainer.venv.step, False
+
+    def step(actions):
+        found = told(actions)
+        after = trainer.venv.unlocked
+        if "results" in found[4]:
+            ended = found[4]["_results"]
+            after[ended] = found[4]["results"]["unlocked"][ended]
+        seen.append(after)
+        return found
+
+    trainer.venv.step = step
+    for _ in range(3):
+        seen.clear()
+        trainer.rollout()
+        assert np.array_equal(trainer.kept.unlocked.numpy(), np.stack(seen))
+        reached |= bool(trainer.kept.unlocked.any())
+    assert reached
+
+
+def test_a_preset_that_was_saved_before_a_number_was_thought_of_fits():
+    learner = start("ppo", memory=128).learner
+    state = learner.state_dict()
+    del state["preset"]["network"]["memory"]
+    other = start("ppo", seed=1, memory=128).learner
+    other.load_state_dict(state)
+    assert same(other.policy.state_dict(), learner.policy.state_dict())
+    with pytest.raises(CheckpointError, match="memory 8 there and 9 here"):
+        start("ppo-memory", memory=9).learner.load_state_dict(start("ppo-memory").learner.state_dict())
