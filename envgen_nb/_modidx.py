@@ -299,6 +299,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                       'envgen_nb/agent/memory.py'),
                                         'envgen_nb.agent.memory.MemoryPPO.made_up': ( 'agent/agent.memory.html#memoryppo.made_up',
                                                                                       'envgen_nb/agent/memory.py'),
+                                        'envgen_nb.agent.memory.MemoryPPO.probabilities': ( 'agent/agent.memory.html#memoryppo.probabilities',
+                                                                                            'envgen_nb/agent/memory.py'),
                                         'envgen_nb.agent.memory.MemoryPPO.read': ( 'agent/agent.memory.html#memoryppo.read',
                                                                                    'envgen_nb/agent/memory.py'),
                                         'envgen_nb.agent.memory.MemoryPPO.start': ( 'agent/agent.memory.html#memoryppo.start',

@@ -98,6 +98,21 @@ def test_it_plays_and_stays_as_it_was(name, preset):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_the_probabilities_that_it_tells_are_those_it_draws_from(name):
+    "Also with what it remembers, of which both know the same."
+    trainer = start(name)
+    learner = trainer.learner
+    trainer.rollout()
+    told = learner.probabilities(trainer.obs, trainer.carry)
+    assert told.shape == (4, 17) and torch.allclose(told.sum(1), torch.ones(4))
+    actions, _, extras = learner.act(trainer.obs, trainer.carry)
+    if "log_probs" in extras:
+        assert torch.allclose(told.gather(1, actions[:, None])[:, 0].log(), extras["log_probs"], atol=1e-6)
+    if trainer.carry and name != "random":
+        assert not torch.equal(told, learner.probabilities(trainer.obs, learner.start(4)))
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_remembered_begins_with_the_episode(name):
     "Where an episode ended in the last step of a rollout, and where a curriculum cut it, the carry is that of a start."
     trainer = start(name)

@@ -125,6 +125,11 @@ class MemoryPPO(FastPPO):
         h = features[:, -self.preset.network.memory:].clone()
         return actions, {"h": h}, {"log_probs": log_probs, "values": values}
 
+    @torch.inference_mode()
+    def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor:
+        features = self.step(as_tensors(obs, self.device), carry or self.start(rows_of(obs)))
+        return self.policy.heads(features)[0].softmax(1).cpu()
+
     def step(self, obs: Any, carry: Carry) -> Tensor:
         "What is seen and remembered after one more step, (N, F)."
         h = carry["h"]
