@@ -18,7 +18,7 @@ import torch
 
 from envgen_nb.agent.evaluate import Evaluation, evaluate
 from envgen_nb.agent.fast import FastPPO
-from envgen_nb.agent.learner import Learner
+from envgen_nb.agent.learner import Learner, learners
 from envgen_nb.agent.presets import Preset, get_preset
 from envgen_nb.agent.train import train
 from envgen_nb.files import write_json
@@ -38,7 +38,8 @@ def play(agent: Learner, episodes: int) -> Evaluation:
         venv.close()
 
 
-def learn(preset: Preset, seed: int, steps: int, callback=None) -> tuple[Learner, dict[str, float]]:
+def learn(preset: Preset, seed: int, steps: int, callback=None,
+          learner: str = "ppo") -> tuple[Learner, dict[str, float]]:
     "An agent after so many steps in the original game, and the seconds they took by kind of work."
     venv, seconds = make_vec("crafter", num_envs=preset.num_envs, seed=seed, obs=preset.obs), {}
 
@@ -49,7 +50,7 @@ def learn(preset: Preset, seed: int, steps: int, callback=None) -> tuple[Learner
             callback(report)
 
     try:
-        agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, seed)
+        agent = learners.find(learner)(preset, venv.single_observation_space, venv.single_action_space, seed)
         train(agent, venv, steps, callback=count)
         return agent, seconds
     finally:

@@ -2,6 +2,7 @@
 
     python benchmarks/agent_tuning.py --seeds 0 1 2 3 4 --jobs 2                    # the preset as it is
     python benchmarks/agent_tuning.py --seeds 0 1 2 3 4 --jobs 2 --set learning_rate=5e-4 epochs=3
+    python benchmarks/agent_tuning.py --learner ppo-memory --steps 500000           # another learner than PPO
     python benchmarks/agent_tuning.py --table                                       # what has been tried, best first
 
 Every run is one line of benchmarks/agent_tuning.jsonl. The score is told in both readings: over all training episodes
@@ -40,14 +41,15 @@ def score(unlocked: np.ndarray) -> float:
     return simulator.score(dict(zip(simulator.objectives, (100 * unlocked.mean(0)).tolist(), strict=True)))
 
 
-def run(name: str, changes: dict, seed: int, steps: int) -> dict:
+def run(name: str, changes: dict, seed: int, steps: int, learner: str) -> dict:
     "One agent from the beginning to the end of its training."
     torch.set_num_threads(1)
     keep_memory()
     episodes = []
-    agent, seconds = learn(get_preset(name, **changes), seed, steps, lambda report: episodes.append(report.episodes))
+    agent, seconds = learn(get_preset(name, **changes), seed, steps, lambda report: episodes.append(report.episodes),
+                           learner)
     played, tested = Episodes.join(episodes), play(agent, 300)
-    return {"preset": name, "changes": changes, "seed": seed, "steps": agent.steps,
+    return {"learner": learner, "preset": name, "changes": changes, "seed": seed, "steps": agent.steps,
             "score_training": round(score(played.unlocked), 2), "score_policy": round(score(tested.unlocked), 2),
             "return_policy": round(float(tested.returns.mean()), 2),
             "steps_per_s": round(agent.steps / sum(seconds.values())),
@@ -59,18 +61,21 @@ def table() -> str:
     tried = collections.defaultdict(list)
     for record in read_jsonl(RESULTS):
         changes = " ".join(f"{key}={value}" for key, value in sorted(record["changes"].items()))
-        tried[record["preset"], record["steps"], changes].append(record)
+        tried[record.get("learner", "ppo"), record["preset"], record["steps"], changes].append(record)
     rows = sorted(tried.items(), key=lambda item: -np.mean([r["score_training"] for r in item[1]]))
-    lines = [f"{'preset':8} {'steps':>9} {'seeds':>5} {'training':>18} {'policy':>18} {'steps/s':>8}  changes"]
-    for (preset, steps, changes), records in rows:
+    lines = [f"{'learner':10} {'preset':12} {'steps':>9} {'seeds':>5} {'training':>18} {'policy':>18} {'steps/s':>8}"
+             "  changes"]
+    for (learner, preset, steps, changes), records in rows:
         found = [f"{mean(r[key] for r in records):.1f}" for key in ("score_training", "score_policy")]
         speed = np.median([r["steps_per_s"] for r in records])
-        lines.append(f"{preset:8} {steps:9,} {len(records):5} {found[0]:>18} {found[1]:>18} {speed:8,.0f}  {changes}")
+        lines.append(f"{learner:10} {preset:12} {steps:9,} {len(records):5} {found[0]:>18} {found[1]:>18} {speed:8,.0f}"
+                     f"  {changes}")
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--learner", default="ppo")
     parser.add_argument("--preset", default="symbols")
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
@@ -80,7 +85,8 @@ def main() -> None:
     args = parser.parse_args()
     if not args.table:
         with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
-            tasks = [pool.apply_async(run, (args.preset, fields(args.set), seed, args.steps)) for seed in args.seeds]
+            tasks = [pool.apply_async(run, (args.preset, fields(args.set), seed, args.steps, args.learner))
+                     for seed in args.seeds]
             for task in tasks:
                 append_jsonl(RESULTS, task.get())
     print(table())

@@ -15,12 +15,13 @@ from envgen_nb.curriculum import EnvGen
 from envgen_nb.studio.play import record
 from envgen_nb.world import get_simulator
 
-SYMBOLS = get_preset("symbols", hidden=(16, 16), memory=8, num_envs=4, rollout_steps=32, epochs=1, minibatches=2)
+SYMBOLS = get_preset("symbols", hidden=(16, 16), memory=8, num_envs=4, rollout_steps=32, epochs=1, minibatches=2,
+                     phase_rollouts=2, phase_epochs=1)
 PIXELS = get_preset("laptop", hidden=(16, 16), embedding=8, heads=2, memory=8, num_envs=4, rollout_steps=16, epochs=1,
-                    minibatches=2)
+                    minibatches=2, phase_rollouts=2, phase_epochs=1)
 CRAFTER = get_simulator("crafter")
 WORLDS = CRAFTER.practice("collect_wood")[:1] + CRAFTER.practice("collect_stone")[:1]
-NAMES = ("ppo", "ppo-memory", "random")
+NAMES = ("ppo", "ppo-memory", "ad", "random")
 
 
 @pytest.fixture(autouse=True)

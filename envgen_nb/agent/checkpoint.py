@@ -115,11 +115,13 @@ def check_state(learner: PPO, state: Any) -> None:
                      for key in sorted(mine.keys() | saved.keys()) if mine.get(key) != saved.get(key)]:
         raise CheckpointError(f"this state is of the preset {saved.get('name')!r}, with {'; '.join(different)}: "
                               "make the agent with the same preset and settings")
-    order = expected["optimizer"]["param_groups"][0]["params"]
-    adam = {i: {"step": torch.zeros(()), "exp_avg": p, "exp_avg_sq": p}
-            for i, p in zip(order, learner.policy.parameters(), strict=True)}
-    trained = isinstance(state["optimizer"], dict) and bool(state["optimizer"].get("state"))
-    expected["optimizer"]["state"] = adam if trained else {}      # Adam's state begins with its first step
+    for name in expected:
+        optimizer = getattr(learner, name, None)
+        if isinstance(optimizer, torch.optim.Optimizer):
+            adam = {i: {"step": torch.zeros(()), "exp_avg": p, "exp_avg_sq": p}
+                    for i, p in enumerate(optimizer.param_groups[0]["params"])}
+            trained = isinstance(state[name], dict) and bool(state[name].get("state"))
+            expected[name]["state"] = adam if trained else {}     # Adam's state begins with its first step
     if wrong := _differences({name: value for name, value in state.items() if name != "preset"}, expected):
         raise CheckpointError(f"this state of the preset {saved['name']!r} is of other observations or actions: "
                               f"{'; '.join(wrong[:3])}; make the environment as it was then")

@@ -179,6 +179,11 @@ class Learner(ABC):
         "Hear after each step what the running episodes have achieved so far."
         return carry
 
+    @property
+    def light(self) -> bool:
+        "Whether a state takes little room now; a run waits for that with what it saves from time to time."
+        return True
+
     def state_dict(self) -> dict[str, Any]:
         "A copy of all that is needed to go on: tensors and plain data."
         return {"preset": dataclasses.asdict(self.preset), "steps": self.steps,
@@ -204,4 +209,4 @@ class RandomLearner(Learner):
 # %% ../../nbs/agent/54_agent.learner.ipynb #57f13697
 learners = Registry("learner", "envgen_nb.learners", Learner, {
     "ppo": "envgen_nb.agent.fast:FastPPO", "ppo-memory": "envgen_nb.agent.memory:MemoryPPO",
-    "random": "envgen_nb.agent.learner:RandomLearner"})
+    "ad": "envgen_nb.agent.distillation:Distillation", "random": "envgen_nb.agent.learner:RandomLearner"})

@@ -84,6 +84,9 @@ class Algorithm:
     entropy_coef: float = 0.01     # weight of the entropy bonus, per nat
     max_grad_norm: float = 0.5     # the gradient's L2 norm is cut to this
     microbatches: int = 2            # parts of a minibatch that threads can work on at once; on a GPU it stays whole
+    phase_rollouts: int = 8          # rollouts between two phases of "ad", Achievement Distillation; as published,
+    phase_epochs: int = 6            # with the passes of a phase, and
+    phase_learning_rate: float = 3e-4    # the learning rate of its two optimisers
 
     def __post_init__(self):
         _check_numbers(self)
@@ -138,11 +141,13 @@ PRESETS = {preset.name: preset for preset in (
            Algorithm(num_envs=64, rollout_steps=64, learning_rate=1.4e-3, minibatches=4)),
     Preset("symbols", Network("grids", hidden=(256, 256), embedding=16, heads=8),
            Algorithm(num_envs=256, rollout_steps=16, learning_rate=1.4e-3, minibatches=4)),
+    Preset("symbols-long", Network("grids", hidden=(256, 256), embedding=16, heads=8),
+           Algorithm(num_envs=32, rollout_steps=128, learning_rate=1e-3, minibatches=4)),
 )}
 
 
 def get_preset(
-    name: str,         # "paper", "laptop" or "symbols"
+    name: str,         # "paper", "laptop", "symbols" or "symbols-long"
     **changes: Any,    # fields of its `Network` and its `Algorithm` that should differ
 ) -> Preset:
     "The preset of that name, with some numbers changed; `ValueError` for an unknown name, field or value."

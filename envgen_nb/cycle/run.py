@@ -574,7 +574,7 @@ def _train(walk: _Walk, cycle: str) -> Iterator[Event]:
             episodes = Episodes.join([cut, report.episodes, *([trainer.finish()] if over else [])])
             _log_rollout(walk, cycle, phase, rollout, report, episodes, logged, rollout + 1 == total)
             walk.rollouts, cut = rollout + 1, Episodes.join([])
-            if time.monotonic() - saved > CHECKPOINT_SECONDS and rollout + 1 < total:
+            if time.monotonic() - saved > CHECKPOINT_SECONDS and walk.learner.light and rollout + 1 < total:
                 _save(walk)
                 saved, kept = time.monotonic(), walk.learner.steps
             yield meter.event(cycle, phase, episodes, rollout + 1)

@@ -54,8 +54,8 @@ class RunSettings(BaseModel):
     evaluation_runs: int = Field(3, ge=1, le=100, description="evaluations per measurement, for mean and std")
     evaluation_episodes: int = Field(20, ge=1, le=10_000, description="episodes per evaluation")
 
-    learner: str = Field("ppo", description="who learns: ppo, ppo-memory, random, or a class of your own")
-    agent: str = Field("symbols", description="preset of the agent: symbols, laptop or paper")
+    learner: str = Field("ppo", description="who learns: ppo, ppo-memory, ad, random, or a class of your own")
+    agent: str = Field("symbols", description="preset of the agent: symbols, symbols-long, laptop or paper")
     agent_options: dict[str, Any] = Field(default_factory=dict, description="numbers of the preset to change")
     device: str = Field("cpu", description="where the network runs: cpu, cuda or cuda:1")
     threads: int | None = Field(None, ge=1, description="threads that learn at once; None: measured at the start")
