@@ -36,10 +36,9 @@ def played(learner, lengths=(9, 7, 12), goals=((1, 4), (), (0, 3, 9)), seed=0):
     spans = list(zip([0, *ends[:-1]], ends, strict=True))
     obs = {"view": torch.randint(0, 4, (rows, 3, 3), generator=g).byte(),
            "bag": torch.randint(0, 10, (rows, 4), generator=g).byte()}
+    rows_of_goals = [torch.tensor(steps, dtype=torch.int64) + a for (a, _), steps in zip(spans, goals, strict=True)]
     return Trajectories(obs, torch.randint(0, 5, (rows,), generator=g), torch.randn(rows, width, generator=g),
-                        torch.randn(rows, generator=g), spans,
-                        [torch.tensor(steps, dtype=torch.int64) + a for (a, _), steps in zip(spans, goals, strict=True)],
-                        torch.zeros(rows, 3, dtype=torch.bool))
+                        torch.randn(rows, generator=g), spans, rows_of_goals, torch.zeros(rows, 3, dtype=torch.bool))
 
 
 def encode(learner, data, rows):
