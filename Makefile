@@ -5,6 +5,7 @@
 # make test-all   the long forms of the tests, and nothing else: half an hour more
 # make browser    a browser for the tests of the studio, where there is none
 # make parity     the compiled Crafter engine beside the package's, compared after every step; STEPS=2000000
+# make docs       the documentation as a site, docs/_build/html/index.html, from guides, notebooks and docstrings
 # make lock       requirements.lock and requirements-docs.lock anew from pyproject.toml (needs uv)
 #
 # ARGS goes to the command behind it: make run ARGS="-p designer none -p seed 3"
@@ -16,9 +17,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OLD_NUMPY := $(VENV)/numpy-1.26
 CLUSTERS := $(VENV)/.clusters
+DOCS := $(VENV)/.docs
 STEPS ?= 100000
 
-.PHONY: help run test test-all browser parity lab lock
+.PHONY: help run test test-all browser parity lab docs lock
 
 help:
 	@sed -n -e '/^#/!q' -e 's/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -32,7 +34,7 @@ PYTEST = $(BIN)/pytest -n auto --maxprocesses 8 --durations=10 --durations-min=1
 test: $(READY) browser
 	$(PYTEST) $(ARGS)
 
-test-all: $(READY) $(OLD_NUMPY) $(CLUSTERS) browser
+test-all: $(READY) $(OLD_NUMPY) $(CLUSTERS) $(DOCS) browser
 	$(PYTEST) --long $(ARGS)
 
 # The kit works with NumPy 1.26, too; this one lies beside the locked one, for one test. There is none for Python 3.13.
@@ -59,6 +61,14 @@ parity: $(READY)
 
 lab: $(READY)
 	$(BIN)/jupyter lab nbs/lab/envgen.ipynb $(ARGS)
+
+# Nothing but the first installation needs a network.
+docs: $(DOCS)
+	$(BIN)/python -m sphinx -q -b html $(ARGS) docs docs/_build/html
+
+$(DOCS): requirements-docs.lock | $(READY)
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-docs.lock
+	touch $(DOCS)
 
 # torch goes first, so that nothing else can pull another build of it.
 $(READY): requirements.lock requirements-heist.lock pyproject.toml

@@ -1,5 +1,7 @@
-"""Every command of the README does what it says, at a reduced size where it is long."""
+"""Every command of README and guides does what it says, at a reduced size where it is long; their numbers are the
+records', their names the registries', and their links lead somewhere."""
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -15,13 +17,23 @@ from pathlib import Path
 import pytest
 
 import envgen_nb
+from envgen_nb.agent.learner import learners
 from envgen_nb.cli import build_parser
+from envgen_nb.conformance import check_simulator
+from envgen_nb.curriculum import curricula
 from envgen_nb.cycle.folder import RunFolder
+from envgen_nb.designer.base import designers
+from envgen_nb.experiment.places import places
+from envgen_nb.world import games, get_simulator
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-COMMANDS = [line.partition("#")[0].strip() for block in re.findall(r"```bash\n(.*?)```", README, re.S)
-            for line in block.splitlines() if line.partition("#")[0].strip()]
+GUIDES = {path.stem: path.read_text() for path in sorted((ROOT / "docs" / "guides").glob("*.md"))}
+PAGES = {"README": README} | GUIDES
+TEXT = "\n".join(PAGES.values())
+COMMANDS = list(dict.fromkeys(
+    line.partition("#")[0].strip() for block in re.findall(r"```bash\n(.*?)```", TEXT, re.S)
+    for line in block.splitlines() if line.partition("#")[0].strip()))
 TINY = ("-p num_cycles 1 -p num_worlds 2 -p cycle_steps 2048 -p final_steps 0 -p evaluation_runs 1 "
         "-p evaluation_episodes 2")
 # make wants this interpreter's environment, which is the one that is being tested.
@@ -94,7 +106,7 @@ def test_make_lab(tmp_path):
 
 
 SEEN = {"make run": test_make_run, "make test": test_make_test_runs_everything,
-        "make test-all": test_make_test_runs_everything, "envgen check": "test_check.py"}
+        "make test-all": test_make_test_runs_everything, "envgen check": "test_check.py", "make docs": "test_docs.py"}
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in SEEN])
@@ -107,8 +119,8 @@ def test_command(command, run, tmp_path):
     if words[1] == "worlds":
         (tmp_path / "worlds.json").write_text((run / "cycle-1" / "worlds.json").read_text())
         words = [str(tmp_path / word) if word.startswith("worlds.") else word for word in words]
-    if words[1] == "experiment":                          # the file that the README shows, with less to do
-        text = next(block for block in re.findall(r"```toml\n(.*?)```", README, re.S) if "[arms." in block)
+    if words[1] == "experiment":                          # the file that the guide shows, with less to do
+        text = next(block for block in re.findall(r"```toml\n(.*?)```", TEXT, re.S) if "[arms." in block)
         tiny = "\n".join(f"{name} = {value}" for name, value in re.findall(r"-p (\w+) (\S+)", TINY))
         text = text.replace("[settings]", f"[settings]\n{tiny}\n").replace("[0, 1, 2, 3, 4]", "[0]")
         (tmp_path / words[2]).write_text(text)
@@ -120,17 +132,40 @@ def test_command(command, run, tmp_path):
             assert Path(word).stat().st_size > 1000
 
 
-SMALLER = {"num_envs=64": "num_envs=8", "10_000": "300", "100_000": "2048", "24_576": "4096",
+SMALLER = {"num_envs=64": "num_envs=8", "10_000": "300", "100_000": "2048", "24_576": "4096", "1_000": "50",
            "final_steps=0": "final_steps=0, evaluation_runs=1, evaluation_episodes=2"}
+PROGRAMS = {name: blocks for name, text in PAGES.items() if (blocks := re.findall(r"```python\n(.*?)```", text, re.S))}
+SAID = {"python": ("(1, 64, 64, 3)", "ep_rew_mean", "reward in 16 games", "worlds of the")}
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.S),
-                         ids=["a run", "a loop", "sb3", "worlds"])
+@pytest.mark.parametrize("block", PROGRAMS["python"], ids=["a run", "a loop", "sb3", "worlds"])
 def test_the_programs_run(block, tmp_path):
     for long, short in SMALLER.items():
         block = re.sub(rf"\b{long}\b", short, block)
     said = sh([sys.executable, "-c", block], cwd=tmp_path).stdout
-    assert any(text in said for text in ("(1, 64, 64, 3)", "ep_rew_mean", "reward in 16 games", "worlds of the")), said
+    assert any(text in said for text in SAID["python"]), said
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ("python", "run_folder")])
+def test_small_programs_run(name, monkeypatch, tmp_path):
+    """In this process, each page's after one another."""
+    monkeypatch.chdir(tmp_path)
+    shared = {"__name__": "a_page"}
+    for block in PROGRAMS[name]:
+        for long, short in SMALLER.items():
+            block = re.sub(rf"\b{long}\b", short, block)
+        exec(compile(block, f"{name}.md", "exec"), shared)
+    if "Weakest" in shared:
+        from envgen_nb.designer.base import Request
+        designed = shared["Weakest"]().reply(Request(get_simulator("crafter"), num_worlds=3))
+        assert len(designed) == 3
+    if "Coins" in shared:
+        check_simulator(shared["Coins"](), length=8)
+
+
+def test_a_run_folder_is_read_with_plain_tools(run):
+    said = sh([sys.executable, "-c", PROGRAMS["run_folder"][0], run]).stdout
+    assert "cycle-1" in said and "rollouts; each has" in said
 
 
 def test_every_command_is_documented():
@@ -140,20 +175,75 @@ def test_every_command_is_documented():
     assert set(said) == set(commands.choices) and all(said.values())
     for parser in commands.choices.values():
         assert all(action.help for action in parser._actions), parser.prog
-    assert set(re.findall(r"(?m)(?:`|^|bin/)envgen ([a-z]+)", README)) == set(said)
-    assert "make lab" in README and "pip install -e ." in README
+    assert set(re.findall(r"(?m)(?:`|^|bin/)envgen ([a-z]+)", TEXT)) == set(said)
+    assert "make lab" in README and "pip install -e ." in TEXT
+
+
+def test_every_name_is_documented():
+    """What is registered stands in the guides: a designer that nobody can find might as well not be there."""
+    for registry, page in ((designers, "models"), (curricula, "curriculum"), (learners, "learner"),
+                           (places, "experiments")):
+        for name in registry.targets:
+            assert re.search(rf"\b{name}\b", GUIDES[page]), f"{page}.md says nothing of {name}"
+    assert all(name in GUIDES["games"].lower() for name in games.targets)
+    assert all(f"`{name}`" in GUIDES["experiments"] for name in
+               (path.stem for path in (ROOT / "nbs" / "lab" / "experiments").glob("*.toml")))
+
+
+def test_the_readme_is_short():
+    assert len(README.encode()) <= 7 * 1024
+
+
+def test_tables_say_what_the_records_say():
+    """To make them anew: python docs/tables.py"""
+    spec = importlib.util.spec_from_file_location("tables", ROOT / "docs" / "tables.py")
+    spec.loader.exec_module(tables := importlib.util.module_from_spec(spec))
+    used = re.findall(r"<!-- table: (.*?) -->", TEXT)
+    assert set(used) == set(tables.TABLES) and TEXT.count("<!-- end of table -->") == len(used)
+    for path, text in tables.wanted().items():
+        assert path.read_text() == text, path.name
+
+
+def anchors(text: str) -> set[str]:
+    """What the headings of a page can be called in a link."""
+    heads = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.S), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+def links(text: str) -> list[str]:
+    """Where a page's links and pictures lead, without those to other sites."""
+    found = re.findall(r"\]\(([^()\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.S))
+    return [target for target in found if not re.match(r"[a-z]+:", target)]
 
 
 def test_links_and_pictures_exist():
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        if not target.startswith("http"):
-            assert (ROOT / target).exists(), target
+    """In README, guides, and what else a person reads; in the notebooks' text, too."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("guides/*.md")]
+    texts = {path: path.read_text() for path in pages}
+    for path in (ROOT / "nbs").glob("*/*.ipynb"):
+        cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "markdown"]
+        texts[path] = "\n\n".join("".join(cell["source"]) for cell in cells)
+    for path, text in texts.items():
+        for target in links(text):
+            file, _, anchor = target.partition("#")
+            found = (path.parent / file).resolve() if file else path
+            assert found.exists(), f"{path.name}: {target}"
+            if anchor and found.suffix == ".md":
+                assert anchor in anchors(found.read_text()), f"{path.name}: {target}"
     for name in ("LICENSE", "CITATION.cff", "settings.ini", "pyproject.toml", "requirements.lock"):
         assert (ROOT / name).exists()
 
 
-def test_the_run_folder_is_as_the_readme_says(run):
-    listed = re.search(r"```\n(runs/.*?)```", README, re.S).group(1)
+def test_every_guide_is_in_the_contents():
+    """Each once, and in the site's index for those who look for something."""
+    index = (ROOT / "docs" / "index.md").read_text()
+    listed = re.findall(r"^guides/(\w+)$", index, re.MULTILINE)
+    assert sorted(listed) == sorted(GUIDES) and set(re.findall(r"\(guides/(\w+)\.md\)", index)) >= set(GUIDES) - {
+        "platforms"}
+
+
+def test_the_run_folder_is_as_its_guide_says(run):
+    listed = re.search(r"```\n(runs/.*?)```", GUIDES["run_folder"], re.S).group(1)
     # Not in every run: rejected replies, calls that cost something, training after the last cycle, another run's rates,
     # what was played to choose worlds, and the second question then, a model's thoughts, and weights of worlds.
     names = set(re.findall(r"[├└]── ([\w.-]+)", listed)) - {

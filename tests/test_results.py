@@ -269,11 +269,11 @@ def test_the_record_of_eight_runs_with_a_language_model(stats):
         assert found[1].split(" | ") == [f"{a:+.1f} ± {b:.1f}" for a, b in zip(gains.mean(0), half, strict=True)]
 
 
-def test_the_readme_says_what_came_out():
+def test_the_guide_says_what_came_out():
     "The table of the experiment `paper`, and the difference between worlds that follow the agent and fixed ones."
     folder = ExperimentFolder(ROOT / "benchmarks" / "experiments" / "paper")
     measured = [folder.measured(name) for name in folder.experiment.measures]
-    readme = (ROOT / "README.md").read_text()
+    readme = (ROOT / "docs" / "guides" / "results.md").read_text()
     for arm in folder.experiment.arms:
         row = re.search(rf"^\| `{arm}`: [^|]*\|(.*)\|$", readme, re.MULTILINE)[1]
         expected = []

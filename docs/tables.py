@@ -1,0 +1,179 @@
+"""The tables and figures of README and documentation, made from the records in benchmarks/.
+
+    python docs/tables.py           # writes them where they belong, between their two comments
+    python docs/tables.py --check   # exit status 1 and the names of those that do not say what the records say
+"""
+import argparse
+import json
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from envgen_nb.designer.prompt import PLACEHOLDERS
+from envgen_nb.experiment.folder import ExperimentFolder
+from envgen_nb.files import read_jsonl
+from envgen_nb.results import mean, paired
+from envgen_nb.studio.experiment import gain_curves, plus_minus
+
+ROOT = Path(__file__).parent.parent
+BENCHMARKS = ROOT / "benchmarks"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")))
+ARMS = {      # what they are, in words
+    "paper": {
+        "plain": "none, PPO in the original game alone",
+        "fixed": "four that a language model wrote once, in every cycle",
+        "easy_to_hard": "practice worlds in a fixed order",
+        "adversarial": "of 16 random worlds the four that the agent is worst in",
+        "random": "four random worlds, new ones in each cycle",
+        "rules": "the designer `offline`, an expert curriculum written by hand, which follows the success rates"},
+    "feedback": {
+        "none": "the designer is told nothing",
+        "placebo": "it is told the rates of another run",
+        "rates": "it is told the rates of this run"}}
+
+
+def table(head: list[str], rows: list[list[str]], align: str = "") -> str:
+    "A Markdown table; `align` has a letter for each column, l or r."
+    marks = ["---:" if letter == "r" else "---" for letter in align.ljust(len(head), "r")]
+    return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in [head, marks, *rows])
+
+
+def experiment(name: str) -> str:
+    "The two measures of each arm, and how much more they are than the baseline's, by pairs of the same seed."
+    folder = ExperimentFolder(BENCHMARKS / "experiments" / name)
+    base, measures = folder.experiment.baseline, folder.experiment.measures
+    measured = [folder.measured(measure) for measure in measures]
+    head = [["worlds", "feedback"][name == "feedback"]]
+    head += [text for measure in measures for text in (measure, f"more than `{base}`")]
+    rows = []
+    for arm in folder.experiment.arms:
+        row = [f"`{arm}`: {ARMS[name][arm]}"]
+        for values in measured:
+            row += [plus_minus(mean(values[arm].values())),
+                    "" if arm == base else plus_minus(paired(values[arm], values[base]), signed=True)]
+        rows.append(row)
+    return table(head, rows, "l")
+
+
+def paper_short() -> str:
+    "Of each arm of the experiment `paper`, how much more than plain it has."
+    folder = ExperimentFolder(BENCHMARKS / "experiments" / "paper")
+    measured = [folder.measured(measure) for measure in folder.experiment.measures]
+    return table(["worlds", *folder.experiment.measures], [
+        [f"`{arm}`: {text}", *(plus_minus(paired(values[arm], values["plain"]), signed=True) for values in measured)]
+        for arm, text in ARMS["paper"].items() if arm != "plain"], "l")
+
+
+def make_run() -> str:
+    "The success rates of one `make run`, before and after."
+    success = json.loads((BENCHMARKS / "make_run.json").read_text())["success"]
+    rows = sorted(((name, rates[0], rates[-1]) for name, rates in success.items()), key=lambda row: row[1] - row[2])
+    return table(["objective", "before", "after", "change"],
+                 [[name, f"{a:.0f}%", f"{b:.0f}%", f"{b - a:+.0f}"] for name, a, b in rows], "l")
+
+
+def make_run_short() -> str:
+    "Six rows of it: what nearly all agents learn, what some do, what is given up, and what is not learned."
+    chosen = ("collect_wood", "make_stone_pickaxe", "place_furnace", "collect_iron", "collect_diamond", "wake_up")
+    lines = make_run().splitlines()
+    return "\n".join([*lines[:2], *(line for line in lines if line.startswith(tuple(f"| {one} " for one in chosen)))])
+
+
+def presets() -> str:
+    "Plain PPO in the original game, as the presets are: the Crafter score in both readings."
+    names = {("symbols", "{}"): "`symbols`",
+             ("symbols", '{"compiled": false}'): "the same, attention computed by torch in bfloat16",
+             ("laptop", "{}"): "`laptop` (pixels)"}
+    found = defaultdict(list)
+    for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
+        if record["steps"] == 999_424:
+            found[record["preset"], json.dumps(record["changes"])].append(record)
+    return table(["preset", "seeds", "over all training episodes, %", "of the final policy, %"], [
+        [text, str(len(found[key])), *(plus_minus(mean(r[which] for r in found[key]))
+                                       for which in ("score_training", "score_policy"))]
+        for key, text in names.items()], "l")
+
+
+def learning() -> str:
+    "Success rates of three seeds after 200,000 steps, beside the untrained policy's."
+    record = json.loads((BENCHMARKS / "agent_learning.json").read_text())
+    before = record["untrained"]["rates"]
+    rows = [[name, f"{one['rate']:.1f}", *(f"{run['rates'][name]['rate']:.1f}" for run in record["runs"])]
+            for name, one in before.items()]
+    rows.sort(key=lambda row: -float(row[2]))
+    return table(["objective, %", "untrained", *(f"seed {run['seed']}" for run in record["runs"])], rows, "l")
+
+
+def heist() -> str:
+    "The gem taken in unseen small mazes, with Wilson's interval over the episodes."
+    runs = json.loads((BENCHMARKS / "heist_learning.json").read_text())["runs"]
+    return table(["seed", "untrained", "trained"], [
+        [str(run["seed"]), *(f"{run[when][0]:.0f}% [{run[when][1]:.0f}, {run[when][2]:.0f}]"
+                             for when in ("before", "after"))] for run in runs])
+
+
+def language_model() -> str:
+    "Eight runs with a language model beside the arms of the same version, seed by seed."
+    live = read_jsonl(ROOT / "nbs" / "lab" / "experiments" / "recordings" / "live" / "results.jsonl")
+    scores = defaultdict(dict)
+    for record in [*live, *read_jsonl(BENCHMARKS / "paper_comparison.jsonl")]:
+        if "protocol" not in record:
+            scores[record["who"]][record["seed"]] = record["scores"][1:]
+    names = {"live": "a language model with feedback", "plain": "plain PPO", "fixed": "fixed worlds",
+             "offline": "the rules (`offline`)"}
+    rows = [[text, *(plus_minus(mean(row[k] for row in scores[who].values())) for k in range(5))]
+            for who, text in names.items()]
+    for who in ("plain", "fixed", "offline"):
+        rows.append([f"the model, more than {names[who]}", *(plus_minus(paired(
+            {seed: row[k] for seed, row in scores["live"].items()},
+            {seed: row[k] for seed, row in scores[who].items()}), signed=True) for k in range(5))])
+    return table(["score of the policy after", "cycle 1", "2", "3", "4", "the end"], rows, "l")
+
+
+def placeholders() -> str:
+    "The placeholders of prompt templates, as the kit knows them."
+    return table(["placeholder", "what is filled in"], [[f"`{{{{{name}}}}}`", text] for name, text in
+                                                        PLACEHOLDERS.items()], "ll")
+
+
+TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper": lambda: experiment("paper"),
+          "paper, short": paper_short, "feedback": lambda: experiment("feedback"), "presets": presets,
+          "learning": learning, "heist": heist, "language model": language_model, "placeholders": placeholders}
+
+
+def figure() -> str:
+    "How much more than plain PPO, over the steps, with bands: a file of its own, dark on white."
+    drawn = gain_curves(ExperimentFolder(BENCHMARKS / "experiments" / "paper"))
+    return drawn.replace("<style>", "<style>svg{color:#222;background:#fff}", 1) + "\n"
+
+
+FIGURES = {ROOT / "docs" / "designed-worlds.svg": figure}
+
+
+def filled(text: str) -> str:
+    "A page with its tables made anew."
+    def one(match: re.Match) -> str:
+        return f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}"
+    return re.sub(r"(<!-- table: (.*?) -->)\n.*?(<!-- end of table -->)", one, text, flags=re.DOTALL)
+
+
+def wanted() -> dict[Path, str]:
+    "What each page and each figure should hold."
+    return {page: filled(page.read_text()) for page in PAGES} | {path: draw() for path, draw in FIGURES.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    args = parser.parse_args()
+    other = {path: text for path, text in wanted().items() if not path.exists() or path.read_text() != text}
+    for path, text in other.items():
+        print(path.relative_to(ROOT))
+        if not args.check:
+            path.write_text(text)
+    sys.exit(bool(other and args.check))
+
+
+if __name__ == "__main__":
+    main()

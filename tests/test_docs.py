@@ -1,0 +1,124 @@
+"""The documentation as a site: it builds without a warning and without a network, and every link in it leads somewhere.
+
+All of it in the long form, as it needs the packages of requirements-docs.lock. What stands in the sources is tested by
+`test_readme.py`.
+"""
+import html.parser
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.parse
+from pathlib import Path
+
+import pytest
+from browser import FLAGS
+
+pytestmark = pytest.mark.long
+ROOT = Path(__file__).parent.parent
+COMMAND = "-m sphinx -q -b html"
+
+
+class Page(html.parser.HTMLParser):
+    """What a page calls its places, where it leads, and what it loads."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.places, self.leads, self.loads, self.title = set(), [], [], ""
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attributes):
+        said = dict(attributes)
+        self.places |= {said[key] for key in ("id", "name") if said.get(key)}
+        if tag == "a" and said.get("href"):
+            self.leads.append(said["href"])
+        if tag in ("img", "script", "source") and said.get("src"):
+            self.loads.append(said["src"])
+        if tag == "link" and said.get("rel") in ("stylesheet", "icon"):
+            self.loads.append(said["href"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The site of a copy of the repository, made by the command of `make docs`, which may not reach any network."""
+    pytest.importorskip("myst_nb", reason="make test-all installs requirements-docs.lock")
+    left = {".git", ".ci", "runs", "_build", "__pycache__", ".hypothesis", ".ruff_cache", ".pytest_cache"}
+    copy = tmp_path_factory.mktemp("docs") / "copy"
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=lambda folder, names: [
+        name for name in names if name in left or name.startswith(".venv")
+        or (Path(folder).name == "docs" and name in ("notebooks", "reference", "project"))])
+    nowhere = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
+    done = subprocess.run([sys.executable, *COMMAND.split(), "docs", "docs/_build/html"], cwd=copy, text=True,
+                          capture_output=True, env=os.environ | nowhere)
+    assert done.returncode == 0 and "WARNING" not in done.stderr and "ERROR" not in done.stderr, done.stderr[-6000:]
+    return copy / "docs" / "_build" / "html"
+
+
+def test_it_is_what_make_docs_makes():
+    make = ["make", f"VENV={Path(sys.executable).parent.parent}", "-n", "docs"]
+    said = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert f"{COMMAND} " in said and said.strip().endswith("docs docs/_build/html")
+
+
+def test_no_link_is_dead(site):
+    pages = {path: Page(path) for path in site.rglob("*.html")}
+    assert len(pages) > 100
+    for path, page in pages.items():
+        for target in page.leads:
+            if re.match(r"[a-z]+:", target) or not target.strip("#"):
+                continue
+            file, _, place = urllib.parse.unquote(target).partition("#")
+            found = (path.parent / file).resolve() if file else path
+            assert found.exists(), f"{path.name}: {target}"
+            if place and found in pages and found.name not in ("genindex.html", "search.html"):
+                assert place in pages[found].places, f"{path.name}: {target}"
+        for target in page.loads:
+            assert target.startswith("data:") or not re.match(r"[a-z]+:|//", target), f"{path.name} loads {target}"
+            assert target.startswith("data:") or (path.parent / target.partition("?")[0]).exists(), target
+
+
+def test_everything_is_in_it(site):
+    """Each notebook with its outputs, each guide, and each public function with what its arguments are."""
+    for path in (ROOT / "nbs").glob("*/*.ipynb"):
+        assert (site / "notebooks" / path.parent.name / f"{path.stem}.html").exists(), path.name
+    for path in (ROOT / "docs" / "guides").glob("*.md"):
+        assert (site / "guides" / f"{path.stem}.html").exists()
+    assert "data:image" in (site / "notebooks/studio/85_studio.play.html").read_text()
+    ppo = (site / "notebooks/agent/55_agent.ppo.html").read_text()
+    assert "<math" in ppo and "#| export" not in ppo and "_images/" in ppo
+    reference = (site / "reference/curriculum.html").read_text()
+    assert 'id="envgen_nb.curriculum.Curriculum.begin"' in reference
+    assert "environment steps of the rollout that is over" in reference
+    for path in (ROOT / "envgen_nb").rglob("*.py"):
+        public = re.search(r"^__all__ = \[(.*?)\]", path.read_text(), re.MULTILINE | re.DOTALL)
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if public and "nbs/" in path.read_text()[:2000]:
+            assert any(f"module-{name}" in page.read_text() for page in (site / "reference").glob("*.html")), name
+
+
+def test_in_a_browser(site, tmp_path):
+    """From the disk, without any server: the search finds, and both themes can be read."""
+    from playwright.sync_api import sync_playwright
+    shots = Path(os.environ.get("ENVGEN_SCREENSHOTS") or tmp_path)
+    system = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=system, args=FLAGS)
+        for theme in ("light", "dark"):
+            page = browser.new_page(color_scheme=theme, viewport={"width": 1280, "height": 900})
+            errors = []
+            page.on("pageerror", errors.append)
+            for name in ("index", "guides/results", "notebooks/agent/55_agent.ppo", "reference/curriculum",
+                         "notebooks/studio/77_studio.figures"):
+                page.goto((site / f"{name}.html").as_uri())
+                assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), name
+                page.wait_for_timeout(500)
+                page.screenshot(path=shots / f"docs-{Path(name).name}-{theme}.png")
+            assert page.locator(".js-plotly-plot .main-svg").count() and not errors, errors
+            back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (sum(map(int, re.findall(r"\d+", back)[:3])) > 384) == (theme == "light"), back
+        page.goto((site / "search.html").as_uri() + "?q=prioritised")
+        page.wait_for_selector("#search-results li a", timeout=60_000)
+        found = page.locator("#search-results li a").all_inner_texts()
+        assert any("curricul" in text.lower() for text in found), found
+        browser.close()
