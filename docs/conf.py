@@ -15,6 +15,7 @@ exclude_patterns = ["_build"]
 
 nb_execution_mode = "off"                 # the outputs are those that are stored
 nb_merge_streams = True
+nb_ipywidgets_js = {}                     # what is stored shows without scripts from elsewhere
 nb_mime_priority_overrides = [("html", "text/html", 0), ("html", "image/svg+xml", 1)]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_dmath_double_inline = True
@@ -28,6 +29,7 @@ html_css_files = ["site.css"]
 html_math_renderer = "mathml"             # equations are in the page: no script, no network
 html_copy_source = False
 html_show_sphinx = False
+html_show_search_summary = False          # read from the disk, a page cannot fetch others
 html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
 python_use_unqualified_type_names = True
 python_display_short_literal_types = True

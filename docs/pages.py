@@ -339,10 +339,15 @@ def finish(app: Any, error: Exception | None) -> None:
         shutil.copy(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", Path(app.outdir) / "_static")
 
 
+# docutils sets the index of a letter with a hat below the letter
+HAT = re.compile(r'<munderover>\s*(<mi>\w</mi>)\s*(.*?)\s*(<mo stretchy="false">ˆ</mo>)\s*</munderover>', re.DOTALL)
+
+
 def mathml(tex: str, block: bool) -> str:
     "An equation as MathML; what docutils cannot do of it is told, and shown as it was written."
     try:
-        return tex2mathml(tex.replace(r"\mathrel", ""), as_block=block)
+        found = tex2mathml(tex.replace(r"\mathrel", ""), as_block=block)
+        return HAT.sub(r'<msub><mover accent="true">\1\3</mover>\2</msub>', found)
     except MathError as error:
         logger.warning("%s in %s", error, tex)
         return f"<code>{html.escape(tex)}</code>"

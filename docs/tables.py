@@ -66,18 +66,22 @@ def paper_short() -> str:
 
 
 def make_run() -> str:
-    "The success rates of one `make run`, before and after."
-    success = json.loads((BENCHMARKS / "make_run.json").read_text())["success"]
-    rows = sorted(((name, rates[0], rates[-1]) for name, rates in success.items()), key=lambda row: row[1] - row[2])
-    return table(["objective", "before", "after", "change"],
-                 [[name, f"{a:.0f}%", f"{b:.0f}%", f"{b - a:+.0f}"] for name, a, b in rows], "l")
+    "The success rates of one `make run`, before and after, and its scores."
+    run = json.loads((BENCHMARKS / "make_run.json").read_text())
+    rows = sorted(((name, rates[0], rates[-1]) for name, rates in run["success"].items()),
+                  key=lambda row: row[1] - row[2])
+    rates = table(["objective", "before", "after", "change"],
+                  [[f"`{name}`", f"{a:.0f}%", f"{b:.0f}%", f"{b - a:+.0f}"] for name, a, b in rows], "l")
+    return (f"{rates}\n\nScore of the policy: {run['scores'][0]:.1f}% before, {run['scores'][-1]:.1f}% after; its "
+            f"reward: {run['returns'][0]:.1f} before, {run['returns'][-1]:.1f} after; score over all training episodes "
+            f"in the original game: {run['training']['score']:.1f}%.")
 
 
 def make_run_short() -> str:
     "Six rows of it: what nearly all agents learn, what some do, what is given up, and what is not learned."
     chosen = ("collect_wood", "make_stone_pickaxe", "place_furnace", "collect_iron", "collect_diamond", "wake_up")
     lines = make_run().splitlines()
-    return "\n".join([*lines[:2], *(line for line in lines if line.startswith(tuple(f"| {one} " for one in chosen)))])
+    return "\n".join([*lines[:2], *(line for line in lines if line.startswith(tuple(f"| `{one}`" for one in chosen)))])
 
 
 def presets() -> str:
