@@ -106,7 +106,7 @@ def test_make_lab(tmp_path):
 
 
 SEEN = {"make run": test_make_run, "make test": test_make_test_runs_everything,
-        "make test-all": test_make_test_runs_everything, "envgen check": "test_check.py", "make docs": "test_docs.py"}
+        "make test-all": test_make_test_runs_everything, "make lab": test_make_lab, "envgen check": "test_check.py"}
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in SEEN])
