@@ -91,7 +91,7 @@ def presets() -> str:
              ("laptop", "{}"): "`laptop` (pixels)"}
     found = defaultdict(list)
     for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
-        if record["steps"] == 999_424:
+        if record["steps"] == 999_424 and record.get("learner", "ppo") == "ppo":
             found[record["preset"], json.dumps(record["changes"])].append(record)
     return table(["preset", "seeds", "over all training episodes, %", "of the final policy, %"], [
         [text, str(len(found[key])), *(plus_minus(mean(r[which] for r in found[key]))
