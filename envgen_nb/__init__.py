@@ -22,7 +22,7 @@ _PLACES = {
     "PPO": "agent.fast", "Trainer": "agent.train", "train": "agent.train",
     "get_preset": "agent.presets", "evaluate": "agent.evaluate",
     "RunFolder": "cycle.folder", "open_run": "cycle.runs", "load_agent": "cycle.runs", "run_cycles": "cycle.run",
-    "run": "batch", "write_report": "batch", "Studio": "studio.studio",
+    "run": "batch", "write_report": "studio.report", "Studio": "studio.studio",
 }
 _all_ = ["games", "get_simulator", "make_vec", "CrafterWorld", "ExtendedCrafterWorld", "HeistWorld", "HardHeistWorld",
          "designers", "curricula", "learners", "PPO", "Trainer", "train", "get_preset", "evaluate", "RunFolder",

@@ -126,14 +126,28 @@ def _play(args: argparse.Namespace) -> int:
 
 # %% ../nbs/commands/94_cli.ipynb #ed5d71b1
 def _report(args: argparse.Namespace) -> int:
-    "Write the HTML report of a run or of an experiment, finished or not."
-    from envgen_nb.batch import write_report
+    "Write the HTML report of a run or of an experiment, finished or not; 1 if something is missing in it."
     from envgen_nb.experiment.folder import ExperimentFolder
     if (Path(args.run) / ExperimentFolder.FILE).exists():
         from envgen_nb.studio.experiment import write_experiment_report
         print(write_experiment_report(ExperimentFolder(args.run), args.out))
-    else:
-        print(write_report(_open(args), args.out))
+        return 0
+    from envgen_nb.studio.report import ReadOnce, write_interactive, write_report
+    run = ReadOnce(_open(args).path)
+    print(write_report(run, args.out))
+    if args.interactive:
+        print(write_interactive(run))
+    for problem in run.problems:
+        print(problem, file=sys.stderr)
+    return int(bool(run.problems))
+
+
+def _share(args: argparse.Namespace) -> int:
+    "Pack a run and its report into one file."
+    from envgen_nb.studio.report import share_run
+    packed = share_run(_open(args), args.out, args.checkpoints)
+    print(f"{packed}: {packed.stat().st_size / 1e6:.1f} MB"
+          + ("" if args.checkpoints else ", without the agents (--checkpoints takes them along)"))
     return 0
 
 # %% ../nbs/commands/94_cli.ipynb #fbd6f986
@@ -287,6 +301,12 @@ def build_parser() -> argparse.ArgumentParser:
     report = _command(commands, "report", _report, "write the HTML report of a run or of an experiment")
     _add_run(report)
     report.add_argument("--out", help="where; default: report.html in the run folder")
+    report.add_argument("--interactive", action="store_true", help="of a run also report-interactive.html: figures in "
+                        "which one can zoom, with the library that draws them (4.9 MB)")
+    share = _command(commands, "share", _share, "pack a run and its report into one zip, to be sent to somebody")
+    _add_run(share)
+    share.add_argument("--out", metavar="ZIP", help="where; default: beside the run folder")
+    share.add_argument("--checkpoints", action="store_true", help="take the agents along, which are most of the size")
     bench = _command(commands, "bench", _bench, "how fast it is on this machine, beside what it replaces")
     bench.add_argument("what", choices=["sim", "train"], help="sim: the simulators; train: the trainer")
     bench.add_argument("--quick", action="store_true", help="less than a minute, and less exact")

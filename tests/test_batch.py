@@ -1,10 +1,13 @@
 """Headless runs and the command line, as their users call them."""
 import ctypes
+import html
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import nbformat
@@ -18,12 +21,12 @@ from envgen_nb.batch import (
     notebook_parameters,
     play,
     read_parameters,
-    write_report,
 )
 from envgen_nb.cli import main
-from envgen_nb.cycle.folder import RunFolder, RunFolderError
+from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
 from envgen_nb.cycle.runs import open_run, reserve_folder
-from envgen_nb.cycle.settings import RunSettings, SettingsError
+from envgen_nb.cycle.settings import RunSettings, SettingsError, load_settings
+from envgen_nb.studio.report import write_report
 
 ROOT = Path(__file__).parent.parent
 ENVGEN = Path(sys.executable).with_name("envgen")
@@ -107,8 +110,52 @@ def test_the_executed_notebook(run):
 def test_the_report_needs_nothing_else(run):
     page = (run.path / "report.html").read_text()
     assert not re.findall(r"""<(?:script|link|img)[^>]+(?:src|href)=["']?(?:https?:)?//""", page)
-    assert page.count('alt="the worlds of') == 2                  # of two cycles
-    assert "Plotly.newPlot" in page and "collect_wood" in page and "This is the offline designer" in page
+    assert len(page) < 1_000_000 and "<script" not in page and 'name="viewport"' in page
+    assert page.count('alt="World 1 of cycle-') == 2              # of two cycles
+    assert "collect wood" in page and "This is the offline designer" in page and "no interval over seeds" in page
+    assert page.count("data:image/webp") >= 6 and page.count("<svg") > 4        # worlds, clips, stills; drawings
+
+
+def test_the_command_in_the_report_makes_the_same_run(run):
+    page = html.unescape((run.path / "report.html").read_text())
+    words = shlex.split(re.search(r"<code>(envgen run [^<]*)</code>", page).group(1))
+    given = list(zip(words[4::3], words[5::3], strict=True))
+    assert words[:3] == ["envgen", "run", "crafter"] and set(words[3::3]) == {"-p"}
+    known = read_parameters(find_notebook(), [*given, ("simulator", "crafter")])
+    made = load_settings(**{name: value for name, value in (notebook_parameters(find_notebook()) | known).items()
+                            if name in RunSettings.model_fields})
+    assert made == run.settings
+
+
+def test_a_damaged_run_has_a_report_that_says_what_is_missing(run, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", run.path, copy], check=True)
+    (copy / "cycle-1" / "evaluation.json").write_bytes(b"\x80")
+    (copy / "cycle-1" / "worlds.json").write_text("[")
+    (copy / "cycle-2" / "metrics.jsonl").unlink()
+    for path in copy.rglob("checkpoint.pt"):
+        path.unlink()
+    assert main(["report", str(copy)]) == 1
+    told, page = capsys.readouterr().err, html.unescape((copy / "report.html").read_text())
+    for text in ("evaluation.json is damaged", "worlds.json is damaged", "cycle-2/metrics.jsonl is not there"):
+        assert text in told and text in page, text
+    assert "This report is not whole" in page and "Cycle 2" in page and "no checkpoint of a measured cycle" in page
+    assert "Score over training" not in page                      # of all episodes, and not all are there
+
+
+def test_a_run_that_has_only_begun_has_a_report(run, tmp_path):
+    begun = create_run(run.settings, tmp_path / "begun")
+    page = write_report(begun).read_text()
+    assert "not finished: cycle 0 of 2" in page and "No cycle has begun yet." in page and "not whole" not in page
+
+
+def test_a_run_is_shared_without_its_agents(run, tmp_path):
+    assert main(["share", str(run.path), "--out", str(tmp_path / "run.zip")]) == 0
+    with zipfile.ZipFile(tmp_path / "run.zip") as whole:
+        names = whole.namelist()
+        whole.extractall(tmp_path)
+    assert "tiny/report.html" in names and not [one for one in names if one.endswith(".pt") or "/." in one]
+    assert RunFolder(tmp_path / "tiny").check().finished() and list(tmp_path.glob(".*")) == []
 
 
 def test_no_key_anywhere(run):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from envgen_nb.agent.checkpoint import load_checkpoint
-from envgen_nb.batch import read_parameters, write_report
+from envgen_nb.batch import read_parameters
 from envgen_nb.crafter.fast.dynamics import DEATHS
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.edit import design_again, position
@@ -29,6 +29,7 @@ from envgen_nb.designer.offline import Offline
 from envgen_nb.designer.reply import Design
 from envgen_nb.studio.figures import missing_html
 from envgen_nb.studio.prompt import Editor, latest_facts, show_run
+from envgen_nb.studio.report import write_report
 from envgen_nb.world import get_simulator
 
 SMALL = dict(num_cycles=3, num_worlds=2, cycle_steps=2_048, final_steps=1_024, evaluation_runs=2,

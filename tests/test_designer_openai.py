@@ -13,7 +13,6 @@ from email.utils import formatdate
 import pytest
 from chat_server import ChatServer, answer, drop, drop_midway, raw, refuses, slow, status
 
-from envgen_nb.batch import write_report
 from envgen_nb.cli import main
 from envgen_nb.cycle.folder import create_run, write_worlds
 from envgen_nb.cycle.run import Accepted, run_cycles
@@ -27,6 +26,7 @@ from envgen_nb.files import append_jsonl, write_text
 from envgen_nb.studio.compare import comparison_html
 from envgen_nb.studio.progress import watch
 from envgen_nb.studio.reply import cost_html
+from envgen_nb.studio.report import write_report
 from envgen_nb.studio.run import Session
 from envgen_nb.world import get_simulator
 

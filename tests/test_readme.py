@@ -264,7 +264,7 @@ def test_the_package_is_whole(tmp_path, long):
     sh([*pip, "install", "--quiet", "--no-deps", "--no-index", "--target", site, next(tmp_path.glob("*.whl"))])
 
     modules = {str(p.relative_to(ROOT)) for p in (ROOT / "envgen_nb").rglob("*")
-               if p.suffix in (".py", ".md") and p.is_file()}
+               if p.suffix in (".py", ".md", ".css", ".js") and p.is_file()}
     modules |= {f"envgen_nb/lab/{p.relative_to(ROOT / 'nbs' / 'lab')}" for p in (ROOT / "nbs" / "lab").rglob("*")
                 if p.suffix in (".ipynb", ".toml", ".json", ".jsonl") or p.name.endswith("reply.md")}
     there = {str(p.relative_to(site)) for p in (site / "envgen_nb").rglob("*")}
