@@ -117,8 +117,9 @@ def test_the_report_needs_nothing_else(run):
 
 
 def test_the_command_in_the_report_makes_the_same_run(run):
-    page = html.unescape((run.path / "report.html").read_text())
-    words = shlex.split(re.search(r"<code>(envgen run [^<]*)</code>", page).group(1))
+    page = (run.path / "report.html").read_text()
+    shown = re.search(r"<code>(envgen run .*?)</code>", page).group(1)
+    words = shlex.split(html.unescape(re.sub("<[^>]+>", "", shown)))
     given = list(zip(words[4::3], words[5::3], strict=True))
     assert words[:3] == ["envgen", "run", "crafter"] and set(words[3::3]) == {"-p"}
     known = read_parameters(find_notebook(), [*given, ("simulator", "crafter")])
