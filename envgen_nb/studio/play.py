@@ -6,8 +6,10 @@
 __all__ = ['Recording', 'record', 'animate', 'clip', 'Keys', 'png', 'Play']
 
 # %% ../../nbs/studio/85_studio.play.ipynb #c91cd1d5
+import contextlib
 import io
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +33,7 @@ class Recording:
     rewards: tuple[float, ...]            # what that gave
     reached_at: Mapping[str, int]         # objective → the step in which it was reached, from 1; in the game's order
     possible: tuple[str, ...]             # the objectives that there are in this level
-    probabilities: np.ndarray | None      # (steps, actions) float32; None: the learner does not tell
+    probabilities: np.ndarray | None      # (steps, actions) float32; None: not asked, or not told
     values: np.ndarray | None             # (steps,) float32, the return that it expected; None: it does not tell
 
     @property
@@ -56,6 +58,7 @@ def record(
     agent: Learner | None = None,    # who plays; None: actions at random
     seed: int = 0,                 # of the episode and of the actions
     steps: int = 100,              # at the most
+    tell: bool = False,            # ask the learner for the probabilities of all actions, too
 ) -> Recording:
     "One episode with a picture of each step; the agent learns nothing and is left as it was."
     obs = agent.preset.obs if agent else simulator.observations[0]
@@ -64,22 +67,23 @@ def record(
     (observation, infos), carry = venv.reset(), agent.start(1) if agent else {}
     possible = infos.get("possible", np.ones((1, len(simulator.objectives)), bool))[0].copy()
     frames, seen, actions, rewards, chances, values, when = [], [], [], [], [], [], {}
-    while "results" not in infos:
-        frames.append(venv.render()[0].copy())
-        seen.append(at(observation, 0))
-        if agent:
-            chances.append(agent.probabilities(observation, carry))
-            action, carry, extras = agent.act(observation, carry, generator)
-            values.append(extras.get("values"))
-        else:
-            action = random.integers(len(simulator.actions), size=1)
-        observation, reward, _, _, infos = venv.step(np.asarray(action))
-        carry = agent.notice(carry, venv.unlocked) if agent else {}
-        actions.append(int(action[0]))
-        rewards.append(float(reward[0]))
-        unlocked = infos["results"]["unlocked"][0] if "results" in infos else venv.unlocked[0]
-        for k in np.flatnonzero(unlocked).tolist():
-            when.setdefault(simulator.objectives[k], len(frames))
+    with agent.playing() if agent else contextlib.nullcontext(), _one_thread():
+        while "results" not in infos:
+            frames.append(venv.render()[0].copy())
+            seen.append(at(observation, 0))
+            if agent:
+                chances.append(agent.probabilities(observation, carry) if tell else None)
+                action, carry, extras = agent.act(observation, carry, generator)
+                values.append(extras.get("values"))
+            else:
+                action = random.integers(len(simulator.actions), size=1)
+            observation, reward, _, _, infos = venv.step(np.asarray(action))
+            carry = agent.notice(carry, venv.unlocked) if agent else {}
+            actions.append(int(action[0]))
+            rewards.append(float(reward[0]))
+            unlocked = infos["results"]["unlocked"][0] if "results" in infos else venv.unlocked[0]
+            for k in np.flatnonzero(unlocked).tolist():
+                when.setdefault(simulator.objectives[k], len(frames))
     venv.close()
     return Recording(tuple(frames), tuple(seen), tuple(actions), tuple(rewards),
                      {name: when[name] for name in simulator.objectives if name in when},
@@ -90,6 +94,21 @@ def record(
 def _stacked(told: Sequence[torch.Tensor | None]) -> np.ndarray | None:
     "What a learner told at each step, without the row of the only sub-environment; None if it told nothing."
     return np.stack([one[0].cpu().numpy() for one in told]) if told and told[0] is not None else None
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread of torch for a single game: more of them wait for each other, on a busy machine most of the time.
+
+    Only in the main thread: while another one plays, a training may begin, which has its own word on this."""
+    here, before = threading.current_thread() is threading.main_thread(), torch.get_num_threads()
+    try:
+        if here:
+            torch.set_num_threads(1)
+        yield
+    finally:
+        if here:
+            torch.set_num_threads(before)
 
 # %% ../../nbs/studio/85_studio.play.ipynb #dc3ea5a8
 def animate(
