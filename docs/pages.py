@@ -343,10 +343,13 @@ def finish(app: Any, error: Exception | None) -> None:
 HAT = re.compile(r'<munderover>\s*(<mi>\w</mi>)\s*(.*?)\s*(<mo stretchy="false">ˆ</mo>)\s*</munderover>', re.DOTALL)
 
 
+SIZES = re.compile(r"\\(?:mathrel|[bB]igg?[lrm]?)(?![A-Za-z])")      # spaces and sizes, which MathML finds by itself
+
+
 def mathml(tex: str, block: bool) -> str:
     "An equation as MathML; what docutils cannot do of it is told, and shown as it was written."
     try:
-        found = tex2mathml(tex.replace(r"\mathrel", ""), as_block=block)
+        found = tex2mathml(SIZES.sub("", tex), as_block=block)
         return HAT.sub(r'<msub><mover accent="true">\1\3</mover>\2</msub>', found)
     except MathError as error:
         logger.warning("%s in %s", error, tex)

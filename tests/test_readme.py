@@ -23,7 +23,9 @@ from envgen_nb.conformance import check_simulator
 from envgen_nb.curriculum import curricula
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.designer.base import designers
+from envgen_nb.experiment.folder import ExperimentFolder
 from envgen_nb.experiment.places import places
+from envgen_nb.studio.experiment import results_text
 from envgen_nb.world import games, get_simulator
 
 ROOT = Path(__file__).parent.parent
@@ -202,6 +204,13 @@ def test_tables_say_what_the_records_say():
     assert set(used) == set(tables.TABLES) and TEXT.count("<!-- end of table -->") == len(used)
     for path, text in tables.wanted().items():
         assert path.read_text() == text, path.name
+
+
+def test_the_experiment_s_notebook_shows_the_record():
+    """To have its outputs made anew: python docs/lab.py"""
+    cells = json.loads((ROOT / "nbs" / "lab" / "experiment.ipynb").read_text())["cells"]
+    said = "".join("".join(output.get("text", "")) for cell in cells for output in cell.get("outputs", []))
+    assert results_text(ExperimentFolder(ROOT / "benchmarks" / "experiments" / "feedback")) in said
 
 
 def anchors(text: str) -> set[str]:

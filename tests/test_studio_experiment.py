@@ -20,6 +20,9 @@ def seen(desk):
     for name, value in {"file": "small.toml", "folder": "out", "jobs": 2}.items():
         cell.source, count = re.subn(rf"^{name} = [^#\n]*", f"{name} = {value!r}  ", cell.source, flags=re.M)
         assert count == 1, name
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = []                    # those that are stored are of a recorded experiment
     nbformat.write(notebook, folder / "experiment.ipynb")
     desk.open("experiment/experiment.ipynb")
     return desk
