@@ -28,6 +28,10 @@ PARTS = {     # folder of nbs/ → its title
     "lab": "Notebooks to run", "workshop": "Workshop"}
 
 
+PARTS |= {path.name: path.name.capitalize() for path in sorted((ROOT / "nbs").iterdir())
+          if path.name not in PARTS and any(path.glob("*.ipynb"))}
+
+
 def version() -> str:
     "Of the package, without importing it."
     return re.search(r'^__version__ = "(.*)"', (ROOT / "envgen_nb" / "__init__.py").read_text(), re.MULTILINE)[1]
