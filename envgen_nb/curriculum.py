@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['curricula', 'Episodes', 'episodes_of', 'Changes', 'Curriculum', 'EnvGen', 'Constant', 'Learnability',
-           'PrioritisedReplay']
+           'PrioritisedReplay', 'DomainRandomisation']
 
 # %% ../nbs/curriculum/49_curriculum.ipynb #21238b3b
 import copy
@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -68,6 +68,7 @@ class Changes:
 
 class Curriculum(ABC):
     "Says which world each sub-environment plays. Everything random in it follows from its seed."
+    designed: ClassVar[bool] = True   # whether it plays what a designer has designed
 
     def __init__(
         self,
@@ -96,6 +97,19 @@ class Curriculum(ABC):
         """The next cycle is shorter by so many steps: they went into choosing its worlds. Told before `begin`, which is
         given the steps that are left."""
 
+    def draws(
+        self,
+        rollouts: int,   # of training in the next cycle
+    ) -> int:
+        "How many random worlds it wants for that. Whoever runs it draws them, and tells their numbers by `add`."
+        return 0
+
+    def add(  # noqa: B027 (most want none)
+        self,
+        worlds: Sequence[int],   # as many as it wanted
+    ) -> None:
+        "The random worlds of the next cycle. Told before `begin`."
+
     def update(
         self,
         steps: int,          # environment steps of the rollout that is over
@@ -103,6 +117,10 @@ class Curriculum(ABC):
     ) -> Changes:
         "After each rollout."
         return Changes()
+
+    def standing(self) -> dict[int, tuple[float | None, bool]]:
+        "Of each world of its archive the score (None: too little is known), and whether it is retired; {}: it has none."
+        return {}
 
     def state_dict(self) -> dict[str, Any]:
         "All that it needs to go on, as plain data."
@@ -153,17 +171,21 @@ class _Archive(Curriculum):
     EVERY = 16     # rollouts between two choices
     LEAST = 10     # episodes of a world that are needed to score it
     LATEST = 50    # episodes of a world that count
+    EASY = 0.9     # share of them; what is reached more often is learned there
 
     def __init__(self, num_envs: int, seed: int, ratio: float):
         super().__init__(num_envs, seed, ratio)
         self.rollouts = 0
         self.results: dict[int, list[list[int]]] = {}    # world → its latest episodes: 1 reached, 0 not, -1 not there
+        self.retired: list[int] = []                     # worlds that have become too easy
 
     def places(self) -> int:
         return round(self.ratio * self.num_envs)
 
     def begin(self, worlds: Sequence[int], steps: int) -> Changes:
-        self.results |= {world: [] for world in worlds if world not in self.results}      # one may have been kept
+        new = [world for world in worlds if world not in self.results or world in self.retired]    # or kept by purpose
+        self.results |= {world: [] for world in new}
+        self.retired = [world for world in self.retired if world not in new]
         return self._chosen()
 
     def update(self, steps: int, episodes: Episodes) -> Changes:
@@ -173,20 +195,39 @@ class _Archive(Curriculum):
             if world in self.results:
                 self.results[world] = [*self.results[world], row][-self.LATEST:]
         self.rollouts += 1
-        return self._chosen() if self.rollouts % self.EVERY == 0 else Changes()
+        if self.rollouts % self.EVERY:
+            return Changes()
+        self.retired += [world for world in self.results if world not in self.retired and self.too_easy(world)]
+        return self._chosen()
+
+    def _rates(self, world: int) -> tuple[np.ndarray, np.ndarray]:
+        "In what share of a world's latest episodes each objective was reached, and how many had it."
+        rows = np.array(self.results[world])
+        there = (rows >= 0).sum(0)
+        return (rows > 0).sum(0) / np.maximum(there, 1), there
 
     def score(self, world: int) -> float:
         "How much can be learned in a world; infinite as long as too few of its episodes are known."
-        rows = np.array(self.results[world])
-        if len(rows) < self.LEAST:
+        if len(self.results[world]) < self.LEAST:
             return math.inf
-        there = (rows >= 0).sum(0)
-        p = (rows > 0).sum(0) / np.maximum(there, 1)
+        p, there = self._rates(world)
         return float((p * (1 - p) * there / np.maximum(there - 1, 1)).sum())
 
+    def too_easy(self, world: int) -> bool:
+        "Whether what is reached in a world at all is nearly always reached; that takes `LATEST` episodes to say."
+        if len(self.results[world]) < self.LATEST:
+            return False
+        reached = self._rates(world)[0]
+        return bool(reached.any()) and bool(reached[reached > 0].min() >= self.EASY)
+
     def ranked(self) -> list[int]:
-        "All worlds, those first from which most can be learned; of two alike the newer one."
-        return sorted(self.results, key=lambda world: (-self.score(world), -world))
+        "The worlds that are not retired, those first from which most can be learned; of two alike the newer one."
+        return sorted(set(self.results) - set(self.retired), key=lambda world: (-self.score(world), -world))
+
+    def standing(self) -> dict[int, tuple[float | None, bool]]:
+        scores = {world: self.score(world) for world in self.results}
+        return {world: (score if math.isfinite(score) else None, world in self.retired)
+                for world, score in scores.items()}
 
     @abstractmethod
     def _chosen(self) -> Changes:
@@ -212,7 +253,7 @@ class PrioritisedReplay(_Archive):
         self.used: dict[int, int] = {}     # world → the choice at which it was played last
 
     def probabilities(self) -> dict[int, float]:
-        "World → the probability that a sub-environment of the designed share plays it."
+        "World → the probability that a sub-environment of the designed share plays it; of those not retired."
         ranked = self.ranked()
         by_rank = (1 / np.arange(1, len(ranked) + 1)) ** (1 / self.TEMPERATURE)
         scores = np.array([self.score(world) for world in ranked])
@@ -223,15 +264,49 @@ class PrioritisedReplay(_Archive):
         return dict(zip(ranked, mixed.tolist(), strict=True))
 
     def _chosen(self) -> Changes:
-        if not self.results:
-            return Changes()
+        if not self.ranked():
+            return Changes(dict.fromkeys(range(self.places()), 0))
         self.choices += 1
         chances, luck = self.probabilities(), np.random.default_rng([self.seed, self.choices])
         drawn = luck.choice(list(chances), self.places(), p=list(chances.values()))
         self.used |= {int(world): self.choices for world in drawn}
         return Changes({i: int(world) for i, world in enumerate(drawn)})
 
+# %% ../nbs/curriculum/49_curriculum.ipynb #d0a1b002
+class DomainRandomisation(Curriculum):
+    "A mixture at all times: the share of designed worlds plays random ones instead, new ones every few rollouts."
+    designed = False
+    EVERY = 16     # rollouts for which a sub-environment has the same world
+
+    def __init__(self, num_envs: int, seed: int, ratio: float):
+        super().__init__(num_envs, seed, ratio)
+        self.rollouts = 0                # of this cycle
+        self.drawn: list[int] = []       # worlds that were not handed out yet
+
+    def places(self) -> int:
+        return round(self.ratio * self.num_envs)
+
+    def draws(self, rollouts: int) -> int:
+        return self.places() * math.ceil(rollouts / self.EVERY)
+
+    def add(self, worlds: Sequence[int]) -> None:
+        self.drawn = list(worlds)
+
+    def begin(self, worlds: Sequence[int], steps: int) -> Changes:
+        self.rollouts = 0
+        return self._next()
+
+    def update(self, steps: int, episodes: Episodes) -> Changes:
+        self.rollouts += 1
+        return self._next() if self.rollouts % self.EVERY == 0 else Changes()
+
+    def _next(self) -> Changes:
+        "Hand out as many as there are places."
+        now, self.drawn = self.drawn[:self.places()], self.drawn[self.places():]
+        return Changes(dict(enumerate(now)))
+
 # %% ../nbs/curriculum/49_curriculum.ipynb #aec87648
 curricula = Registry("curriculum", "envgen_nb.curricula", Curriculum, {
     "envgen": "envgen_nb.curriculum:EnvGen", "constant": "envgen_nb.curriculum:Constant",
-    "learnability": "envgen_nb.curriculum:Learnability", "plr": "envgen_nb.curriculum:PrioritisedReplay"})
+    "learnability": "envgen_nb.curriculum:Learnability", "plr": "envgen_nb.curriculum:PrioritisedReplay",
+    "domain_randomisation": "envgen_nb.curriculum:DomainRandomisation"})

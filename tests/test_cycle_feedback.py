@@ -10,15 +10,18 @@ import torch
 from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.batch import read_parameters
 from envgen_nb.crafter.fast.dynamics import DEATHS
+from envgen_nb.curriculum import Learnability
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.edit import design_again, position
 from envgen_nb.cycle.folder import (
     RunFolder,
     RunFolderError,
+    archived,
     create_run,
     rollouts,
     selected,
     spent_rollouts,
+    told,
     world_records,
 )
 from envgen_nb.cycle.run import Accepted, Evaluated, Training, run_cycles
@@ -26,6 +29,7 @@ from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.base import Request, designers
 from envgen_nb.designer.baselines import Adversarial
 from envgen_nb.designer.offline import Offline
+from envgen_nb.designer.prompt import BOTTLENECK
 from envgen_nb.designer.reply import Design
 from envgen_nb.studio.figures import missing_html
 from envgen_nb.studio.prompt import Editor, latest_facts, show_run
@@ -355,6 +359,71 @@ def test_a_run_whose_worlds_are_chosen_by_what_can_be_learned(curriculum, tmp_pa
     played = [set(run.episodes(record).worlds.tolist()) for record in run.metrics("cycle-3")]
     assert set.union(*played) & {1, 2, 3, 4} and set.union(*played) & {5, 6} and all(0 in one for one in played[-1:])
     same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))
+
+
+@pytest.mark.long
+def test_random_worlds_are_of_the_run_and_nobody_designs_them(tmp_path, monkeypatch):
+    """They are drawn by the run's seed and written down; a run that is stopped and resumed again and again is the same,
+    and so is one that has lost what was written down."""
+    settings = make_settings(**SMALL | {"cycle_steps": 8_704, "final_steps": 4_096, "num_cycles": 2, "world_length": 32,
+                                        "curriculum": "domain_randomisation", "designer": "none"})
+    run = create_run(settings, tmp_path / "run")
+    list(run_cycles(run.path))
+    assert [len(run.drawn(cycle)) for cycle in run.cycles] == [0, 8, 8, 4]     # 4 places; 18, 18 and 8 rollouts
+    assert len({str(world) for _, world in run.archive()}) == len(run.archive()) == 20
+    first, second = (np.concatenate([run.episodes(record).worlds for record in run.metrics(cycle)])
+                     for cycle in ("cycle-1", "cycle-2"))
+    assert set(first) == set(range(9)) and set(range(9, 17)) <= set(second) <= {0, *range(5, 17)}
+    assert (first == 0).sum() > 0 and not run.worlds("cycle-1")
+    again = stopped_and_resumed(settings, tmp_path / "again", monkeypatch)
+    same(run, again)
+    other = make_settings(**SMALL | {"seed": 6, "curriculum": "domain_randomisation", "designer": "none"})
+    events = run_cycles(create_run(other, tmp_path / "other").path)
+    next(event for event in events if isinstance(event, Training))
+    events.close()
+    lost = RunFolder(tmp_path / "other")
+    drawn, path = lost.drawn("cycle-1"), lost.file(RunFolder.DRAWN, "cycle-1")
+    assert drawn != run.drawn("cycle-1")[:len(drawn)]
+    path.unlink()
+    next(event for event in run_cycles(lost.path) if isinstance(event, Training))
+    assert lost.drawn("cycle-1") == drawn
+    path.write_text('[{"inventory_settings": {"wood": 10}}]')
+    with pytest.raises(RunFolderError, match="drawn.json is damaged: not all of it are worlds"):
+        lost.archive()
+
+
+class Saying(Offline):
+    """The rules; says first what it believes."""
+
+    def reply(self, request, on_text=None):
+        text = super().reply(request, on_text).text
+        return f"**Bottleneck:** cycle {request.cycle} is *short*.\n\n{text}"
+
+
+def test_a_designer_is_told_the_archive_and_says_the_bottleneck(tmp_path, monkeypatch):
+    """Scores and retirements of all worlds so far, from the end of the cycle before; what it says stands in the folder."""
+    if "saying" not in designers.names():
+        designers.register("saying", f"{__name__}:Saying")
+    monkeypatch.setattr(Learnability, "LATEST", 12)
+    monkeypatch.setattr(Learnability, "EASY", 0.0)
+    settings = make_settings(**SMALL | {"cycle_steps": 8_192, "final_steps": 0, "world_length": 32, "num_cycles": 2,
+                                        "curriculum": "learnability", "designer": "saying", "feedback": "worlds",
+                                        "bottleneck": True})
+    run = create_run(settings, tmp_path / "run")
+    list(run_cycles(run.path))
+    first, second = (run.text(f"cycle-{k}", RunFolder.PROMPT) for k in (1, 2))
+    assert BOTTLENECK in first and BOTTLENECK in second and "This is cycle 1 of 2." in first
+    assert [run.bottleneck(f"cycle-{k}") for k in (1, 2)] == [f"cycle {k} is short." for k in (1, 2)]
+    standing = run.standing("cycle-1")
+    assert set(standing) == {1, 2} and any(retired for _, retired in standing.values())      # whatever was reached there
+    for one in told(run, 2).archive:
+        score, retired = standing[one.number]
+        what = "retired, it has become too easy" if retired else f"{score:.2f}"
+        assert (one.cycle, one.score, one.retired) == (1, score, retired) and one.record.episodes
+        assert f"- Cycle 1, environment {one.number}: {what}" in second
+    easy = [world for world, (_, retired) in standing.items() if retired]
+    assert not set(run.episodes(run.metrics("cycle-2")[-1]).worlds.tolist()) & set(easy)
+    assert [(one.cycle, one.number) for one in archived(run, "cycle-2")] == [(1, 1), (1, 2), (2, 1), (2, 2)]
 
 
 @pytest.mark.long

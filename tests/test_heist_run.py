@@ -24,7 +24,7 @@ from envgen_nb.heist import game, vector
 from envgen_nb.heist.vector import OBJECTIVES
 from envgen_nb.heist.world import HardHeistWorld
 from envgen_nb.results import training_episodes, training_score
-from envgen_nb.studio.figures import table_text
+from envgen_nb.studio.figures import missing_html, table_text
 from envgen_nb.world import games, get_simulator
 
 SMALL = dict(simulator="heist", agent="laptop", num_cycles=1, num_worlds=4, cycle_steps=4096, final_steps=2048,
@@ -71,6 +71,33 @@ def test_a_stopped_run_goes_on_to_the_same_end(finished, tmp_path):
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
     for cycle in finished.cycles:
         assert RunFolder(tmp_path / "run").evaluation(cycle).to_dict() == finished.evaluation(cycle).to_dict()
+
+
+@pytest.mark.long
+def test_a_designer_is_told_what_happened_in_its_mazes_and_what_was_missing(tmp_path):
+    """Also of mazes with a goal; a stopped run goes on to the same end."""
+    worlds = tmp_path / "worlds.json"
+    worlds.write_text('[{"maze_size": 3, "locks": 1, "goal": "open_lock_1", "length": 40}]')
+    settings = make_settings(**SMALL | {
+        "num_cycles": 2, "num_worlds": 1, "final_steps": 0, "feedback": "full", "curriculum": "constant",
+        "designer": "fixed", "designer_options": {"worlds": str(worlds)}})
+    run = create_run(settings, tmp_path / "run")
+    list(run_cycles(run.path))
+    prompt, measured = run.text("cycle-2", "prompt.md"), run.evaluation("cycle-1")
+    assert "What was missing" in prompt and "Environment 1: " in prompt and "open_lock_1 " in prompt
+    for held in measured.held["take_gem"][:3]:
+        assert held.episodes == 100 or f"{held.conditions[0]} {held.episodes:.1f}% ({held.steps:.2f}%)" in prompt
+    played = Episodes.join([run.episodes(record, "worlds") for record in run.metrics("cycle-1")])
+    assert played.lengths.max() == 40 and (played.unlocked[:, 3] & (played.lengths < 40)).any()
+    assert not played.unlocked[:, 6].any() and "what an objective needs" in missing_html(run)
+    create_run(run.settings, tmp_path / "again")
+    for _ in range(40):
+        events = run_cycles(tmp_path / "again")
+        if not any(isinstance(event, Training) for event in events):
+            break
+        events.close()
+    ends = [load_checkpoint(path / "checkpoint.pt")["learner"]["policy"] for path in (run.path, tmp_path / "again")]
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
 
 
 @pytest.mark.long

@@ -139,3 +139,48 @@ def test_states_of_another_mode_are_refused():
     hard.reset(), easy.reset()
     with pytest.raises(ValueError, match="sub-environment 0.*another mode"):
         easy.set_state(hard.get_state())
+
+
+@pytest.mark.parametrize("world", [HeistWorld(goal="collect_key_1"), HeistWorld(maze_size=3, locks=1)])
+def test_a_goal_cuts_an_episode_and_changes_nothing_before(world):
+    """Beside the same world without a goal: equal until the goal is reached, and what is seen last is what that shows."""
+    n, goal = 12, OBJECTIVES.index(world.goal or "open_lock_1")
+    cut = HeistVectorEnv([world.model_copy(update={"goal": OBJECTIVES[goal], "length": 90})], n, seed=4, length=600)
+    whole = HeistVectorEnv([world.model_copy(update={"goal": None})], n, seed=4, length=90)
+    assert np.array_equal(cut.reset()[0], whole.reset()[0]) and cut.lengths == (90,)
+    rng, together, reached = np.random.default_rng(2), np.ones(n, bool), 0
+    for t, row in enumerate(rng.integers(9, size=(400, n))):
+        if t == 200:                                                        # saved in the middle, and gone on with
+            states = cut.get_state()
+            cut.step(row)
+            cut.set_state(states)
+        obs, rewards, terminated, truncated, infos = cut.step(row)
+        seen, other_rewards, _, other_truncated, _ = whole.step(row)
+        at_goal = truncated & infos["results"]["unlocked"][:, goal] if truncated.any() else truncated
+        assert np.array_equal(rewards[together], other_rewards[together])
+        for i in np.flatnonzero(at_goal & together & ~other_truncated):
+            assert np.array_equal(infos["final_obs"][i], seen[i]) and not terminated[i]
+            assert infos["results"]["length"][i] <= 90 and whole.unlocked[i, goal]
+            reached += 1
+        together &= ~at_goal
+        assert np.array_equal(obs[together], seen[together])
+    assert reached >= 4
+    cut.close()
+    whole.close()
+
+
+def test_what_holds_is_what_the_state_says():
+    """Keys in the bag and locks that are gone, of levels that have them."""
+    venv, rng = HeistVectorEnv(MIXED, 12, seed=3), np.random.default_rng(1)
+    venv.reset()
+    seen = np.zeros(6, int)
+    for row in rng.integers(15, size=(250, 12)):
+        venv.step(row)
+        for i, holds in enumerate(venv.conditions()):
+            state = read_state(venv._games.get_state(i))
+            held = {k for k in range(state.num_keys) if state.has_keys[k]}
+            locks = {int(e["image_theme"]) for e in state.entities if e["type"] == LOCK}
+            assert {k for k in range(3) if holds[k]} == held and {k for k in range(3) if not holds[3 + k]} == locks
+            seen += holds
+    assert seen[0] and seen[1] and seen[3]
+    venv.close()

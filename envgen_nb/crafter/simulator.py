@@ -162,6 +162,9 @@ _TASK = (
 
 _RULES = (
     "The natural biome mixes all landscapes, as the ordinary game does.",
+    "An episode starts in the middle of the map (on grass; in a mountain world on bare path): a tree is about 5 steps "
+    "away, 9 in a mountain world; water about 7 in natural and beaches worlds. Stone is 8 steps away in a natural world, "
+    "4 in a mountain world; coal 10 and 5, iron 15 and 7 (medians; a cow is 6 or 7 steps away, 14 in a mountain world).",
     "Stone, coal, iron, diamonds, lava and tunnels exist only in mountains: grassland and beaches worlds have none.",
     "Trees, cows and saplings are found on grass; a mountain world has little grass and few trees.",
     "Grassland and mountain worlds have no water by nature; without drinking the agent loses health from about "

@@ -94,7 +94,7 @@ def _told(run: RunFolder, cycle: str, designs: Sequence[Design]) -> str:
 # %% ../../nbs/cycle/68_cycle.edit.ipynb #b931b0d4
 _KEPT = (RunFolder.PROMPT, RunFolder.REJECTED.format("*"), RunFolder.COMPLAINTS.format("*"), RunFolder.REPLY,
          RunFolder.TRIAL, RunFolder.THOUGHTS.format("*"), RunFolder.EDITED, RunFolder.PURPOSES, RunFolder.ROLES,
-         RunFolder.PICTURE, RunFolder.WORLDS)
+         RunFolder.PICTURE, RunFolder.BOTTLENECK, RunFolder.WORLDS)
 
 
 def design_again(

@@ -6,7 +6,8 @@
 __all__ = ['PHASES', 'PLAYERS', 'PLACES', 'FORMAT', 'Rates', 'counted_in', 'in_phase', 'RunFolderError', 'read_file',
            'parse_text', 'parse_lines', 'RunFolder', 'selected', 'spent_rollouts', 'rollouts', 'placebo',
            'resume_command', 'check_free', 'create_run', 'trust', 'cut_metrics', 'Recent', 'write_sheet', 'as_designed',
-           'origins', 'write_worlds', 'rates_there', 'tried_out', 'world_records', 'in_the_original', 'told']
+           'origins', 'write_worlds', 'rates_there', 'tried_out', 'world_records', 'in_the_original', 'archived',
+           'told']
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #615a48db
 import io
@@ -30,7 +31,7 @@ from ..curriculum import Episodes
 from envgen_nb.cycle.settings import (
     FEEDBACK, OWN, RunSettings, SettingsError, check_designer, checked_settings, take_names, training_plan,
 )
-from ..designer.prompt import Original, Told, WorldRecord, load_templates, save_templates
+from ..designer.prompt import Archived, Original, Told, WorldRecord, load_templates, save_templates
 from ..designer.base import Usage, designs_worlds
 from ..designer.reply import MAX_WEIGHT, Design, origin, parse_reply, unmarked
 from ..files import hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text
@@ -118,6 +119,8 @@ class RunFolder:
     WORLDS, PURPOSES, PICTURE, METRICS, EVALUATION = ("worlds.json", "purposes.json", "worlds.png", "metrics.jsonl",
                                                       "evaluation.json")
     SELECTION = "selection.json"
+    DRAWN = "drawn.json"                                   # random worlds, where a curriculum wants some
+    BOTTLENECK = "bottleneck.md"                           # what the designer says it is
     TRIAL, THOUGHTS = "trial", "thoughts-{}.md"            # of a cycle: a folder, see `last_question`; of a reply
 
     def __init__(self, path: str | Path):
@@ -173,6 +176,9 @@ class RunFolder:
         return read_file(self.path / name, parse, f"Delete that line; {without}.") or []
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #b6d20c9a
+_AGAIN = "Put back a copy of it, or delete it: the same worlds are then drawn again."
+
+
 @patch
 def rejected(self: RunFolder, cycle: str) -> list[str]:
     "The replies that were sent back, in order."
@@ -244,7 +250,7 @@ def numbers(self: RunFolder, cycle: str) -> list[int]:
             _check(keep is None or 1 <= keep <= len(before), f"{name}/{RunFolder.ROLES} keeps no world that there was")
             last += keep is None
             now.append(last if keep is None else before[keep - 1])
-        before = now
+        before, last = now, last + len(self._drawn(name))
     return before
 
 
@@ -256,12 +262,35 @@ def designs(self: RunFolder, cycle: str) -> list[Design]:
 
 
 @patch
+def drawn(self: RunFolder, cycle: str) -> list[World]:
+    "The random worlds of a cycle that its curriculum has asked for."
+    model = self.simulator.world_class(self.settings.vocabulary)
+    found = [check_world(model, settings)[0] for settings in self._drawn(cycle)]
+    if None in found:
+        raise RunFolderError(f"{self.file(RunFolder.DRAWN, cycle)} is damaged: not all of it are worlds. {_AGAIN}")
+    return found
+
+
+@patch
+def _drawn(self: RunFolder, cycle: str) -> list[dict[str, Any]]:
+    "The same as plain data."
+    def parse(data: bytes) -> list[dict[str, Any]]:
+        found = parse_json(data)
+        _check(isinstance(found, list) and found, "it is no list of worlds")
+        return found
+
+    return read_file(self.file(RunFolder.DRAWN, cycle), parse, _AGAIN) or []
+
+
+@patch
 def archive(self: RunFolder) -> list[tuple[str, World]]:
-    "The designed worlds of all cycles so far, each with its first cycle; `Episodes.worlds` counts them from 1."
+    """The worlds of all cycles so far, each with its first cycle, the designed ones of a cycle before those drawn at
+    random; `Episodes.worlds` counts them from 1."""
     found: list[tuple[str, World]] = []
     for cycle in self.cycles:
         found += [(cycle, world) for world, number in zip(self.worlds(cycle), self.numbers(cycle), strict=True)
                   if number > len(found)]
+        found += [(cycle, world) for world in self.drawn(cycle)]
     return found
 
 
@@ -287,9 +316,23 @@ def metrics(self: RunFolder, cycle: str) -> list[dict[str, Any]]:
     def check(record: dict[str, Any]) -> None:
         _check(record["phase"] in PLACES and type(record["step"]) is int, "no phase or no step")
         _check(all(isinstance(took, int | float) for took in record.get("seconds", {}).values()), "wrong times")
+        _check(all(len(one) == 3 and type(one[0]) is int for one in record.get("archive", ())), "a wrong archive")
         self.episodes(record)
 
     return self._records(f"{cycle}/{RunFolder.METRICS}", check, "the curves and the score over training then lack it")
+
+
+@patch
+def standing(self: RunFolder, cycle: str) -> dict[int, tuple[float | None, bool]]:
+    "What the curriculum made of the worlds so far when a cycle ended, see `Curriculum.standing`; {}: it tells nothing."
+    last = self.metrics(cycle)[-1:]
+    return {world: (score, retired) for world, score, retired in last[0].get("archive", ())} if last else {}
+
+
+@patch
+def bottleneck(self: RunFolder, cycle: str) -> str:
+    "What the designer of a cycle said the bottleneck is; nothing if it said none."
+    return self.text(cycle, RunFolder.BOTTLENECK) or ""
 
 
 @patch
@@ -701,12 +744,14 @@ def tried_out(
 def world_records(
     run: RunFolder,
     results: bool = True,   # False: the worlds alone, as if nobody had looked at what happened
+    until: str = "",        # the last cycle to look at; "": all that there are
 ) -> tuple[tuple[WorldRecord, ...], ...]:
     "The designed worlds of each cycle that has some, and what happened in them so far."
-    records = [record for cycle in run.cycles for record in run.metrics(cycle)] if results else []
+    cycles = run.cycles[:run.cycles.index(until) + 1] if until else run.cycles
+    records = [record for cycle in cycles for record in run.metrics(cycle)] if results else []
     episodes = Episodes.join([run.episodes(record) for record in records])
     found = []
-    for cycle in run.cycles:
+    for cycle in cycles:
         records = []
         for design, number in zip(run.designs(cycle) if run.worlds(cycle) else [], run.numbers(cycle), strict=True):
             played = episodes[episodes.worlds == number]
@@ -737,18 +782,39 @@ def in_the_original(
     return Original(float(found.lengths.mean()), *quarters, deaths, rates, held,
                     last[0].get("moments", {}) if last else {})
 
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #66d00002
+def archived(
+    run: RunFolder,
+    cycle: str,       # at the end of which
+) -> list[Archived]:
+    "All worlds of a run so far as its curriculum saw them at the end of a cycle; none where it keeps no archive."
+    standing = run.standing(cycle)
+    if not standing:
+        return []
+    until = run.cycles[:run.cycles.index(cycle) + 1]
+    designed = [name for name in until if run.worlds(name)]
+    found: dict[int, Archived] = {}
+    for name, records in zip(designed, world_records(run, until=cycle), strict=True):
+        for k, (number, record) in enumerate(zip(run.numbers(name), records, strict=True), 1):
+            if number not in found and number in standing:
+                found[number] = Archived(run.cycles.index(name), k, record, *standing[number])
+    return list(found.values())
+
 
 def told(
     run: RunFolder,
     number: int,      # of the cycle that is to be designed
-) -> Told | None:     # None: the rates alone, or nothing
+) -> Told:
     "What the designer of a cycle is told beside the rates, by the setting `feedback`."
-    if number == 1 or run.settings.feedback not in ("worlds", "full"):
-        return None
-    last, before = (run.evaluation(f"cycle-{number - back}") for back in (1, 2))
-    records = world_records(run)
-    designed = sum(bool(run.worlds(f"cycle-{k}")) for k in range(1, number))
-    latest = records[designed - 1] if run.worlds(f"cycle-{number - 1}") else ()
-    return Told(training_plan(run.settings, number), latest, len(last.returns),
-                before.feedback(run.simulator.objectives),
-                in_the_original(run, f"cycle-{number - 1}") if run.settings.feedback == "full" else None)
+    settings = run.settings
+    always = {"plan": training_plan(settings, number), "bottleneck": settings.bottleneck}
+    if number == 1 or settings.feedback not in OWN:
+        return Told(**always)
+    cycle, earlier = f"cycle-{number - 1}", f"cycle-{number - 2}"
+    last, before = run.evaluation(cycle), run.evaluation(earlier)
+    rates = {"episodes": len(last.returns), "before": before.feedback(run.simulator.objectives)}
+    if settings.feedback == "rates":
+        return Told(**always, **rates)
+    latest = world_records(run)[sum(bool(run.worlds(f"cycle-{k}")) for k in range(1, number)) - 1]
+    return Told(**always, **rates, records=latest if run.worlds(cycle) else (), archive=tuple(archived(run, cycle)),
+                original=in_the_original(run, cycle) if settings.feedback == "full" else None)

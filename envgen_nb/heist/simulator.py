@@ -17,8 +17,8 @@ from PIL import Image, ImageDraw
 from .game import check_installed
 from .levels import Level, solve
 from .state import read_state
-from .vector import OBJECTIVES, HeistVectorEnv, draw_state, read_level
-from .world import HardHeistWorld, HeistWorld, void_settings
+from .vector import CONDITIONS, NEEDS, HeistVectorEnv, draw_state, read_level
+from .world import OBJECTIVES, HardHeistWorld, HeistWorld, void_settings
 from ..world import Complaint, Simulator, World, check_world
 
 # %% ../../nbs/heist/35_heist.simulator.ipynb #4cbebfc0
@@ -78,6 +78,8 @@ _RULES = (
     "An agent that moves at random takes the gem in nearly every episode in a maze of 3 tiles, in 7 of 10 in one of 5 "
     "tiles without locks, and in 1 of 16 in one of 9 tiles with three locks.",
     "The success rate of a skill counts only the episodes whose level has that key or lock.",
+    "With a goal an episode is cut when that skill is shown, without a reward: only the gem is rewarded, and what comes "
+    "after the goal is not practised.",
 )
 
 # %% ../../nbs/heist/35_heist.simulator.ipynb #cc92f531
@@ -93,6 +95,8 @@ class Heist(Simulator):
     vocabularies = MappingProxyType({"default": HeistWorld, "hard": HardHeistWorld})
     observations = ("pixels",)
     defaults = MappingProxyType({"agent": "laptop", "world_length": 500})    # the game's own episodes: 1,000 steps
+    conditions = CONDITIONS
+    needs = MappingProxyType(NEEDS)
     shows_path = True
 
     def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,

@@ -229,8 +229,9 @@ def missing_html(run: RunFolder) -> str:
     if found is None or not found.held:
         return ""
     ends = sorted(found.deaths.items(), key=lambda one: -one[1])
-    blocks = [f"<p>Of the last measurement. An episode was {found.length:.0f} steps long on average. It ended by:</p>",
-              _bars([(name, share, f"{share:.1f}%", False) for name, share in ends if share])]
+    blocks = [f"<p>Of the last measurement. An episode was {found.length:.0f} steps long on average."
+              f"{' It ended by:' if ends else ''}</p>"]
+    blocks += [_bars([(name, share, f"{share:.1f}%", False) for name, share in ends if share])] if ends else []
     weak = sorted((found.rates[name], name) for name in found.held if found.rates[name] < SELDOM)
     if weak:
         blocks.append("<p>In how many of the episodes what an objective needs was there before it was reached (in "

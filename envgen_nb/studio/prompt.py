@@ -131,7 +131,9 @@ class _Prompt(HasTraits):
             self.complaints = tuple(check_template(self.text, self.kind))
             text = self.text
             if self.kind == "update" and self.facts is not None:
-                text = later_template(self.templates(), self.facts[0] is not None, self.facts[3] is not None)
+                told = self.facts[3]
+                text = later_template(self.templates(), self.facts[0] is not None,
+                                      told is not None and told.records is not None)
             self.filled = fill(text, _Lenient(self.values()))
 
     def values(self) -> dict[str, str]:
