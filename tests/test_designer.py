@@ -151,7 +151,7 @@ def test_without_feedback_a_later_prompt_tells_the_worlds_and_no_rates(tmp_path)
     write_text(tmp_path / "no_feedback.md", load_templates().no_feedback + "Be brave.")
     assert update_prompt(load_templates(tmp_path), CRAFTER, "paper", 4, None, worlds) == prompt + "Be brave."
     write_text(tmp_path / "no_feedback.md", load_templates().update)
-    with pytest.raises(ValueError, match="(?s)the no_feedback prompt of .*feedback}} is not a placeholder"):
+    with pytest.raises(ValueError, match="(?s)the no_feedback prompt of .*rates}} is not a placeholder"):
         load_templates(tmp_path)
 
 

@@ -9,7 +9,7 @@ from envgen_nb import conformance
 from envgen_nb.bench import plain_heist
 from envgen_nb.heist.game import procgen_package
 from envgen_nb.heist.state import KEY, LOCK, read_state
-from envgen_nb.heist.vector import OBJECTIVES, HeistVectorEnv
+from envgen_nb.heist.vector import CONDITIONS, OBJECTIVES, HeistVectorEnv
 from envgen_nb.heist.world import HardHeistWorld, HeistWorld
 
 if not procgen_package():
@@ -63,7 +63,8 @@ def test_objectives_are_those_of_the_whole_state_at_every_step(mode):
 
 
 def test_it_keeps_the_contract():
-    simulator = types.SimpleNamespace(actions=range(15), objectives=OBJECTIVES, make_vec=HeistVectorEnv)
+    simulator = types.SimpleNamespace(actions=range(15), objectives=OBJECTIVES, make_vec=HeistVectorEnv,
+                                      conditions=CONDITIONS)
     make = conformance._Make(simulator, MIXED[:2], num_envs=3, obs="pixels", length=12)
     actions = np.random.default_rng(0).integers(15, size=(36, 3))
     conformance.check_step(simulator, make, actions)

@@ -162,9 +162,6 @@ _TASK = (
 
 _RULES = (
     "The natural biome mixes all landscapes, as the ordinary game does.",
-    "An episode starts in the middle of the map (on grass; in a mountain world on bare path): a tree is about 5 steps "
-    "away, 9 in a mountain world; water about 7 in natural and beaches worlds. Stone is 8 steps away in a natural world, "
-    "4 in a mountain world; coal 10 and 5, iron 15 and 7 (medians; a cow is 6 or 7 steps away, 14 in a mountain world).",
     "Stone, coal, iron, diamonds, lava and tunnels exist only in mountains: grassland and beaches worlds have none.",
     "Trees, cows and saplings are found on grass; a mountain world has little grass and few trees.",
     "Grassland and mountain worlds have no water by nature; without drinking the agent loses health from about "
@@ -192,6 +189,9 @@ _RULES = (
     "making another one is rewarded, so the agent may spend its wood on tools that it has.",
     "All six tools and a table together take 8 wood.",
     "Coal or iron whose rarity is set, even to common, is found all over a mountain; unset, in some parts of it only.",
+    "An episode starts in the middle of the map (on grass; in a mountain world on bare path): a tree is about 5 steps "
+    "away, 9 in a mountain world; water about 7 in natural and beaches worlds. Stone is 8 steps away in a natural world, "
+    "4 in a mountain world; coal 10 and 5, iron 15 and 7 (medians; a cow is 6 or 7 steps away, 14 in a mountain world).",
 )
 
 # %% ../../nbs/crafter/29_crafter.simulator.ipynb #d32f9285
