@@ -119,7 +119,7 @@ class Curriculum(ABC):
         return Changes()
 
     def standing(self) -> dict[int, tuple[float | None, bool]]:
-        "Of each world of its archive the score (None: too little is known), and whether it is retired; {}: it has none."
+        "Of each world of its archive the score (None: too little is known), and whether it is retired; {}: no archive."
         return {}
 
     def state_dict(self) -> dict[str, Any]:

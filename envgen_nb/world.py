@@ -517,9 +517,11 @@ class Simulator(ABC):
         "Worlds that put the agent one step before the objective, the most to the point first; none: nobody has said."
         return []
 
-    def frontier(self, objective: str, rates: Mapping[str, float], vocabulary: str = "default") -> list[World]:
+    def frontier(self, objective: str, rates: Mapping[str, float], vocabulary: str = "default",
+                 given: Sequence[str] = ()) -> list[World]:
         """Worlds that start where the agent itself gets to in the original game, just before the objective, by the
-        success rates so far in percent; the plainest first; none: the game, or this vocabulary, has no such starts."""
+        success rates so far in percent; the plainest first; none: the game, or this vocabulary, has no such starts.
+        `given`: some of its `conditions` that are to hold from the start; none: they cannot be given."""
         return []
 
     @abstractmethod

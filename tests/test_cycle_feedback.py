@@ -400,8 +400,9 @@ class Saying(Offline):
         return f"**Bottleneck:** cycle {request.cycle} is *short*.\n\n{text}"
 
 
+@pytest.mark.long
 def test_a_designer_is_told_the_archive_and_says_the_bottleneck(tmp_path, monkeypatch):
-    """Scores and retirements of all worlds so far, from the end of the cycle before; what it says stands in the folder."""
+    """Scores and retirements of all worlds so far, at the end of the cycle before; what it says is in the folder."""
     if "saying" not in designers.names():
         designers.register("saying", f"{__name__}:Saying")
     monkeypatch.setattr(Learnability, "LATEST", 12)
@@ -415,7 +416,7 @@ def test_a_designer_is_told_the_archive_and_says_the_bottleneck(tmp_path, monkey
     assert BOTTLENECK in first and BOTTLENECK in second and "This is cycle 1 of 2." in first
     assert [run.bottleneck(f"cycle-{k}") for k in (1, 2)] == [f"cycle {k} is short." for k in (1, 2)]
     standing = run.standing("cycle-1")
-    assert set(standing) == {1, 2} and any(retired for _, retired in standing.values())      # whatever was reached there
+    assert set(standing) == {1, 2} and any(retired for _, retired in standing.values())   # whatever was reached there
     for one in told(run, 2).archive:
         score, retired = standing[one.number]
         what = "retired, it has become too easy" if retired else f"{score:.2f}"

@@ -144,7 +144,7 @@ def test_states_of_another_mode_are_refused():
 
 @pytest.mark.parametrize("world", [HeistWorld(goal="collect_key_1"), HeistWorld(maze_size=3, locks=1)])
 def test_a_goal_cuts_an_episode_and_changes_nothing_before(world):
-    """Beside the same world without a goal: equal until the goal is reached, and what is seen last is what that shows."""
+    """Beside the same world without a goal: equal until it is reached, and what is seen last is what that one shows."""
     n, goal = 12, OBJECTIVES.index(world.goal or "open_lock_1")
     cut = HeistVectorEnv([world.model_copy(update={"goal": OBJECTIVES[goal], "length": 90})], n, seed=4, length=600)
     whole = HeistVectorEnv([world.model_copy(update={"goal": None})], n, seed=4, length=90)

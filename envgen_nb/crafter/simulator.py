@@ -190,8 +190,8 @@ _RULES = (
     "All six tools and a table together take 8 wood.",
     "Coal or iron whose rarity is set, even to common, is found all over a mountain; unset, in some parts of it only.",
     "An episode starts in the middle of the map (on grass; in a mountain world on bare path): a tree is about 5 steps "
-    "away, 9 in a mountain world; water about 7 in natural and beaches worlds. Stone is 8 steps away in a natural world, "
-    "4 in a mountain world; coal 10 and 5, iron 15 and 7 (medians; a cow is 6 or 7 steps away, 14 in a mountain world).",
+    "away, 9 in a mountain world; water about 7 in natural and beaches worlds. Stone is 8 steps away in a natural "
+    "world, 4 in a mountain world; coal 10 and 5, iron 15 and 7; a cow 6 or 7, in a mountain world 14 (medians).",
 )
 
 # %% ../../nbs/crafter/29_crafter.simulator.ipynb #d32f9285
@@ -207,6 +207,19 @@ _SMITH = [({}, {"start_from": "wood, coal and iron in the bag"}),
 _FRONTIER: dict[str, list[tuple[dict[str, int], dict[str, Any]]]] = {     # bag and start, where the rule is too little
     "make_iron_pickaxe": _SMITH, "make_iron_sword": _SMITH,
     "eat_plant": [({}, {"start_from": "a ripe plant in sight"}), ({}, {"start_from": "after place_plant"})]}
+
+
+_SUPPLIES = {"table in reach": "table", "furnace in reach": "furnace", "water in sight": "water",
+             "cow in sight": "cow", "skeleton in sight": "skeleton_tunnel", "ripe plant in sight": "ripe_plant"}
+
+
+def _supplied(conditions: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+    "What of some conditions a start can give: in the bag, and near the player."
+    bag = {}
+    for words in (one.removesuffix(" in the bag").split() for one in conditions if one.endswith(" in the bag")):
+        amount = int(words.pop(0)) if words[0].isdigit() else 1
+        bag["_".join(words)] = amount
+    return bag, [thing for name, thing in _SUPPLIES.items() if name in conditions]
 
 
 class Crafter(Simulator):
@@ -259,13 +272,18 @@ class Crafter(Simulator):
         ours = _PRACTICE_EXTENDED[_known(objective)] if vocabulary == "extended" else []
         return [check_world(model, data)[0] for data in ours + _PRACTICE[_known(objective)]]
 
-    def frontier(self, objective: str, rates: Mapping[str, float], vocabulary: str = "default") -> list[World]:
+    def frontier(self, objective: str, rates: Mapping[str, float], vocabulary: str = "default",
+                 given: Sequence[str] = ()) -> list[World]:
         "Worlds that start from a moment just before the objective, and are cut when it is reached."
         model, before = self.world_class(vocabulary), self.prerequisites(objective)
         if not issubclass(model, ExtendedCrafterWorld) or not before:
             return []
         rarest = {"start_from": f"after {min(before, key=lambda name: (rates[name], name))}"}
         starts = _FRONTIER.get(objective, [({}, rarest)])
+        if given:
+            more, near = _supplied(given)
+            starts = [(bag | more, start | ({"near": near} if near else {})) for bag, start in starts[:1]
+                      if more or near]
         return [check_world(model, {"inventory_settings": bag, "start_settings": start,
                                     "episode_settings": {"length": 200, "goal": objective}})[0]
                 for bag, start in starts]

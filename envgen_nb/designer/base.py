@@ -35,7 +35,7 @@ class Request:
     history: tuple[tuple[WorldRecord, ...], ...] = ()          # of each cycle before: its worlds, and how they went
     cycle: int = 1                                             # from 1
     num_cycles: int = 1                                        # of the run
-    told: Told | None = None                                   # what else there is to tell, as data
+    told: Told | None = None                                   # what else it is told, as data
     attempt: int = 1                                           # from 1; more after a reply that was refused
     seed: int = 0                                              # for designers that draw
     tell: Callable[[str], None] | None = field(default=None, repr=False, compare=False)   # is told what is waited for
@@ -146,6 +146,7 @@ designers = Registry("designer", "envgen_nb.designers", Designer, {
     "easy_to_hard": "envgen_nb.designer.baselines:EasyToHard",
     "adversarial": "envgen_nb.designer.baselines:Adversarial",
     "frontier": "envgen_nb.designer.baselines:Frontier",
+    "missing": "envgen_nb.designer.baselines:Missing",
     "none": "envgen_nb.designer.baselines:NoWorlds",
 })
 

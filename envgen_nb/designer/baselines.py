@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['drawn_worlds', 'RandomWorlds', 'FixedWorlds', 'come_before', 'from_easy_to_hard', 'EasyToHard', 'Adversarial',
-           'Frontier', 'NoWorlds']
+           'Frontier', 'Missing', 'NoWorlds']
 
 # %% ../../nbs/designer/47_designer.baselines.ipynb #4313ede7
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -182,18 +182,72 @@ class Frontier(Designer):
         self.weak, self.learned = weak, learned
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
-        game, rates = request.simulator, {name: mean for name, (mean, _) in (request.feedback or {}).items()}
+        rates = {name: mean for name, (mean, _) in (request.feedback or {}).items()}
         weak = [name for name in rates if rates[name] < self.weak
-                and all(rates[one] > self.learned for one in game.prerequisites(name))]
+                and all(rates[one] > self.learned for one in request.simulator.prerequisites(name))]
         weak.sort(key=lambda name: (rates[name], name))
-        offered = [[Design(world, f"practise {name} ({rates[name]:.1f}% so far) from where the agent gets to.")
-                    for world in game.frontier(name, rates, request.vocabulary)] for name in weak]
+        offered = [self.offer(request, name, rates) for name in weak]
         turns = [design for turn in itertools.zip_longest(*offered) for design in turn if design]
         if not turns:
             turns = [Design(request.model(), "the original game: what would come next has prerequisites to learn.")]
         designs = list(itertools.islice(itertools.cycle(turns), request.num_worlds))
-        return Reply(format_reply(designs, "These worlds start where the agent gets to."))
+        return Reply(format_reply(designs, self.intro(request, weak)))
 
+    def offer(self, request: Request, objective: str, rates: Mapping[str, float]) -> list[Design]:
+        "The worlds for an objective, the first one first."
+        why = f"practise {objective} ({rates[objective]:.1f}% so far) from where the agent gets to."
+        return [Design(world, why) for world in request.simulator.frontier(objective, rates, request.vocabulary)]
+
+    def intro(self, request: Request, weak: Sequence[str]) -> str:
+        "What is said before the worlds."
+        return "These worlds start where the agent gets to."
+
+
+# %% ../../nbs/designer/47_designer.baselines.ipynb #47f00002
+class Missing(Frontier):
+    """Worlds that start from moments of the agent's own episodes and give what was missing there, by rule.
+
+    It is told what was missing where the run's setting `feedback` is `full`; else it does as `frontier` does."""
+    name = "missing"
+
+    def __init__(
+        self,
+        *,
+        weak: float = 40.0,      # %; an objective that is reached less often is practised
+        learned: float = 20.0,   # %; once each of its prerequisites is reached more often
+        enough: float = 10.0,    # % of the episodes in which all that it needs was there: nothing is given any more
+    ):
+        super().__init__(weak=weak, learned=learned)
+        self.enough = enough
+
+    def gap(
+        self,
+        request: Request,
+        objective: str,
+    ) -> tuple[tuple[str, ...], float]:   # conditions, the rarer one first; in how many % of the episodes they held
+        "What an objective needs that came together least often, two things at most; nothing where it is not told."
+        held = request.told.original.held.get(objective, ()) if request.told and request.told.original else ()
+        if not held or max(held, key=lambda one: len(one[0]))[1] >= self.enough:
+            return (), 100.0
+        alone = {names[0]: (often, steps) for names, often, steps in held if len(names) == 1}
+        few = [one for one in held if len(one[0]) == min(2, len(alone))]
+        names, often, _ = min(few, key=lambda one: (one[1], one[2]))
+        return tuple(sorted(names, key=alone.get)), often
+
+    def offer(self, request: Request, objective: str, rates: Mapping[str, float]) -> list[Design]:
+        names, often = self.gap(request, objective)
+        found, why = [], f"practise {objective} ({rates[objective]:.1f}% so far) from where the agent gets to"
+        for given in dict.fromkeys((names, names[:1])) if names else ():
+            worlds = request.simulator.frontier(objective, rates, request.vocabulary, given=given)
+            found += [Design(world, f"{why}, with {' and '.join(given)}.") for world in worlds[:1]]
+        return found + super().offer(request, objective, rates)[:1]
+
+    def intro(self, request: Request, weak: Sequence[str]) -> str:
+        gaps = [(name, *self.gap(request, name)) for name in weak]
+        said = [f"for {name}, {' and '.join(names)}: {often:.1f}% of the episodes"
+                for name, names, often in gaps if names]
+        rule = "These worlds are by rules, not by a language model."
+        return f"Bottleneck: {'; '.join(said)}. {rule}" if said else rule
 
 # %% ../../nbs/designer/47_designer.baselines.ipynb #e7ac235f
 class NoWorlds(Designer):

@@ -374,8 +374,8 @@ def format_archive(archive: Sequence[Archived]) -> str:
         "more, unless you keep it.", "", *lines]) if lines else ""
 
 
-BOTTLENECK = ("Before the environments, say in one line that begins with `Bottleneck:` what you believe keeps the agent "
-              "from playing the ordinary game better. Then design the environments for that.")
+BOTTLENECK = ("Before the environments, say in one line that begins with `Bottleneck:` what you believe keeps the "
+              "agent from playing the ordinary game better. Then design the environments for that.")
 
 # %% ../../nbs/designer/40_designer.prompt.ipynb #f153d9b1
 def prompt_values(

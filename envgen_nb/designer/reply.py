@@ -176,7 +176,8 @@ def _unwrap(data: Any, model: type[World]) -> tuple[Any, dict[str, Any]]:
 _HEADING = re.compile(r"^[ \t#>*_-]*+(?:environment|env|world)[ \t]*+#?([0-9]{1,3})[ \t]*+(?:[:*_)\]–—-]++[ \t*_]*+|$)",
                       re.IGNORECASE | re.MULTILINE)
 _PURPOSE = re.compile(r"^[ \t#>*_-]*+purpose[ \t]*+[*_]*+[ \t]*+:[ \t*_]*+", re.IGNORECASE | re.MULTILINE)
-_BOTTLENECK = re.compile(r"^[ \t#>*_-]*+bottleneck[ \t*_]*+(?::|$)[ \t*_]*+\s*+(\S[^\n]*+)", re.IGNORECASE | re.MULTILINE)
+_BOTTLENECK = re.compile(r"^[ \t#>*_-]*+bottleneck[ \t*_]*+(?::|$)[ \t*_]*+\s*+(\S[^\n]*+)",
+                         re.IGNORECASE | re.MULTILINE)
 _NOTE = re.compile(r"\n[ \t]*+\n[ \t]*+(?=[*_#>]*(?:notes?|summary|overall)\b|---|\*\*\*|#)", re.IGNORECASE)
 
 
@@ -475,6 +476,7 @@ def response_schema(
         one = _object(one["properties"] | {
             "weight": _number_or_null(MAX_WEIGHT, "how many of the games play it, compared with the others"),
             "keep": _number_or_null(previous, "the number of a previous environment that stays, instead of settings")})
-    first = {"bottleneck": {"type": "string", "description": "what keeps the agent from playing the ordinary game better"}}
+    what = "what keeps the agent from playing the ordinary game better"
+    first = {"bottleneck": {"type": "string", "description": what}}
     return _object((first if bottleneck else {}) | {
         "environments": {"type": "array", "items": one, "minItems": num_worlds, "maxItems": num_worlds}})

@@ -78,8 +78,8 @@ _RULES = (
     "An agent that moves at random takes the gem in nearly every episode in a maze of 3 tiles, in 7 of 10 in one of 5 "
     "tiles without locks, and in 1 of 16 in one of 9 tiles with three locks.",
     "The success rate of a skill counts only the episodes whose level has that key or lock.",
-    "With a goal an episode is cut when that skill is shown, without a reward: only the gem is rewarded, and what comes "
-    "after the goal is not practised.",
+    "With a goal an episode is cut when that skill is shown, without a reward: only the gem is rewarded, and what "
+    "comes after the goal is not practised.",
 )
 
 # %% ../../nbs/heist/35_heist.simulator.ipynb #cc92f531
