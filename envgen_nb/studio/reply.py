@@ -15,6 +15,7 @@ import ipywidgets as widgets
 from ..cycle.folder import RunFolder
 from ..designer.base import Usage
 from ..designer.reply import annotated
+from .archive import archive_html, bottleneck_html, told_html, tried_html
 from envgen_nb.studio.elements import (
     CopyButton, bind, button, column, columns, fold, heading, listen, note, quote, row, table,
 )
@@ -41,7 +42,7 @@ def conversation_html(run: RunFolder, cycle: str) -> str:
     prompt, accepted, edited = (run.text(cycle, name) for name in (run.PROMPT, run.REPLY, run.EDITED))
     if prompt is None:
         return note("The designer has not been asked in this cycle yet.", "envgen-quiet")
-    blocks = [fold(f"You: the prompt ({counted(len(prompt), 'character')})", quote(prompt))]
+    blocks = [told_html(run, cycle), fold(f"You: the prompt ({counted(len(prompt), 'character')})", quote(prompt))]
     refused = run.rejected(cycle)
     for number, text in enumerate(refused, start=1):
         complaints = (run.text(cycle, run.COMPLAINTS.format(number)) or "").strip()
@@ -50,13 +51,16 @@ def conversation_html(run: RunFolder, cycle: str) -> str:
         count = counted(complaints.count("\n") + 1, "complaint")
         blocks.append(fold(f"You: asked again with {count}", quote(complaints)))
     if accepted is not None:
+        blocks.append(bottleneck_html(run, cycle))
         blocks.append(fold(f"Designer: reply {len(refused) + 1}, accepted ✓", reply_html(run, cycle, accepted), True))
+    blocks += [fold("What was tried out", tried)] if (tried := tried_html(run, cycle)) else []
     if edited is not None:
         blocks.append(fold("Edited by hand afterwards", quote(edited)))
     drafts = len(list((run.path / cycle / "drafts").glob("*")))
     if drafts:
         kept = f"{counted(drafts, 'earlier design')} of this cycle in {cycle}/drafts."
         blocks.append(note(f"Kept: {kept}", "envgen-quiet"))
+    blocks += [fold("All worlds of this run", archive)] if (archive := archive_html(run)) else []
     return "".join(blocks)
 
 # %% ../../nbs/studio/82_studio.reply.ipynb #ed140cbf

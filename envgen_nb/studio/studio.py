@@ -28,6 +28,7 @@ from ..cycle.settings import load_settings
 from ..designer.base import designs_worlds
 from ..designer.reply import Design
 from ..results import Point
+from .archive import bottleneck_html
 from .compare import compare_view, strip_html
 from .figures import dots
 from .elements import STYLE, bind, column, listen, note, row
@@ -153,7 +154,8 @@ class _CycleGallery:
         if designs != self.state.designs and not self.waiting:
             self.state.designs = designs
         status = note(_may(self.session, cycle, self.state.editable), "envgen-quiet")
-        self.status.value = f'<div class="envgen">{status}</div>'
+        said = bottleneck_html(run, cycle) if cycle else ""
+        self.status.value = f'<div class="envgen">{status}{said}</div>'
 
     def _open(self, run: RunFolder) -> None:
         "A gallery for this run's game, whose clips are played by the agent as it was measured last."
