@@ -123,6 +123,7 @@ class Watch:
         self._objective = np.array([objectives.index(name) for name, _ in self.groups], int)
         self._steps, self._open = (np.zeros(len(self.groups), np.int64) for _ in range(2))
         self._ever: np.ndarray | None = None   # (N, groups) bool
+        self._had: np.ndarray | None = None    # (N, groups) bool, whether the episode has the objective
 
     @staticmethod
     def _groups(needed: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -133,7 +134,9 @@ class Watch:
         "Before a step; `playing`, (N,) bool, says which episodes have not ended."
         there = venv.conditions() @ self._bits
         held = (there[:, None] & self._masks) == self._masks
-        ahead = playing[:, None] & ~venv.unlocked[:, self._objective]
+        if self._had is None:
+            self._had = getattr(venv, "possible", np.ones_like(venv.unlocked))[:, self._objective]
+        ahead = playing[:, None] & self._had & ~venv.unlocked[:, self._objective]
         self._open += ahead.sum(0)
         held &= ahead
         self._steps += held.sum(0)
@@ -144,7 +147,8 @@ class Watch:
         found: dict[str, tuple[Held, ...]] = {}
         if self._ever is None:
             return found
-        episodes, steps = 100 * self._ever.mean(0), 100 * self._steps / np.maximum(self._open, 1)
+        episodes = 100 * self._ever.sum(0) / np.maximum(self._had.sum(0), 1)
+        steps = 100 * self._steps / np.maximum(self._open, 1)
         for (name, group), often, long in zip(self.groups, episodes.tolist(), steps.tolist(), strict=True):
             found[name] = (*found.get(name, ()), Held(group, round(often, 2), round(long, 3)))
         return found

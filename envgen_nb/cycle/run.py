@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import math
 import os
+import random
 import sys
 import time
 from collections import deque
@@ -31,7 +32,7 @@ from ..agent.learner import Learner, RandomLearner, learners
 from ..agent.presets import Preset
 from ..agent.threads import keep_memory
 from ..agent.train import Report, Trainer
-from ..curriculum import Episodes, curricula
+from ..curriculum import Curriculum, Episodes, curricula
 from envgen_nb.cycle.folder import (
     PHASES, PLAYERS, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, in_phase, origins, rates_there,
     rollouts, selected, spent_rollouts, told, world_records, write_worlds,
@@ -40,9 +41,9 @@ from .settings import OWN, RunSettings
 from ..designer.design import Attempt, Budget, best, chosen, conversation, design
 from ..designer.prompt import WorldRecord, choice_prompt, first_prompt, load_templates, update_prompt
 from ..designer.base import Designer, DesignerError, Request, Usage, make_designer
-from ..designer.reply import Design
+from ..designer.reply import Design, bottleneck_in
 from ..files import append_jsonl, hold_folder, read_jsonl, write_json, write_text
-from ..world import World, counted
+from ..world import World, counted, random_world
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #6111d069
 @dataclass(frozen=True)
@@ -335,7 +336,7 @@ def _prompt(walk: _Walk, number: int) -> str:
     "The prompt of a cycle, from the run's own templates."
     run, settings, templates = walk.run, walk.settings, load_templates(walk.run.file(RunFolder.TEMPLATES))
     if number == 1:
-        return first_prompt(templates, run.simulator, settings.vocabulary, settings.num_proposed)
+        return first_prompt(templates, run.simulator, settings.vocabulary, settings.num_proposed, told(run, number))
     before = f"cycle-{number - 1}"
     return update_prompt(templates, run.simulator, settings.vocabulary, settings.num_proposed,
                          run.feedback(number), run.worlds(before), origins(run, before), told(run, number))
@@ -492,6 +493,8 @@ def _keep_attempt(run: RunFolder, cycle: str, place: str, number: int, attempt: 
         write_text(run.file(RunFolder.COMPLAINTS.format(number), place), complaints)
         write_text(run.file(RunFolder.REJECTED.format(number), place), attempt.reply.text)
     else:
+        if bottleneck := bottleneck_in(attempt.reply.text):
+            write_text(run.file(RunFolder.BOTTLENECK, place), bottleneck)
         write_text(run.file(RunFolder.REPLY, place), attempt.reply.text)
     _keep_usage(run, cycle, attempt.reply.usage)
 
@@ -530,6 +533,8 @@ def _make_trainer(walk: _Walk) -> Trainer:
     curriculum = curricula.find(settings.curriculum)(num_envs, walk.seed(1), settings.mixture_ratio)
     trainer = Trainer(walk.learner, venv, curriculum, walk.look_up)
     begun = list(walk.rounds)[:walk.trained + bool(walk.rollouts)]
+    for cycle in begun:
+        _drawn(walk, cycle, curriculum)
     if known := [world for cycle, world in run.archive() if cycle in begun]:
         venv.add_worlds(known, settings.world_length)
     if walk.state.get("venv"):
@@ -540,12 +545,23 @@ def _make_trainer(walk: _Walk) -> Trainer:
     return trainer
 
 
+def _drawn(walk: _Walk, cycle: str, curriculum: Curriculum) -> list[World]:
+    "The random worlds of a cycle, if its curriculum wants some: by the run's seed, and written down."
+    count, run = curriculum.draws(walk.rounds[cycle]), walk.run
+    if count and not run.file(RunFolder.DRAWN, cycle).exists():
+        luck, model = random.Random(f"drawn {run.settings.seed} {cycle}"), type(run.original)
+        write_json(run.file(RunFolder.DRAWN, cycle), [random_world(model, luck).settings() for _ in range(count)])
+    return run.drawn(cycle)
+
+
 def _begin(walk: _Walk, cycle: str) -> Episodes:
     "A cycle begins: its worlds are added, and the curriculum hears of them; the episodes that are cut by it."
     venv, worlds, batch = walk.trainer.venv, walk.run.worlds(cycle), walk.preset.batch
     numbers, weights = walk.run.numbers(cycle), [weight for weight, _ in walk.run.roles(cycle)]
     if new := [world for world, number in zip(worlds, numbers, strict=True) if number >= len(venv.worlds)]:
         venv.add_worlds(new, walk.settings.world_length)
+    if drawn := _drawn(walk, cycle, walk.trainer.curriculum):
+        walk.trainer.curriculum.add(venv.add_worlds(drawn, walk.settings.world_length))
     if spent := spent_rollouts(walk.run)[cycle]:
         walk.trainer.curriculum.spend(spent * batch)
     each = [number for number, weight in zip(numbers, weights, strict=True) for _ in range(weight)]
@@ -618,6 +634,8 @@ def _log_rollout(walk: _Walk, cycle: str, phase: str, rollout: int, report: Repo
         record["episodes"]["cut"] = episodes.cut.tolist()
     if last and getattr(walk.trainer.venv, "moments", None):
         record["moments"] = walk.trainer.venv.moments
+    if last and (standing := walk.trainer.curriculum.standing()):
+        record["archive"] = [[world, score, retired] for world, (score, retired) in standing.items()]
     append_jsonl(walk.run.file(RunFolder.METRICS, cycle), record)
     for name, value in report.metrics.items():
         walk.writer.add_scalar(f"train/{name}", value, report.steps)

@@ -48,7 +48,7 @@ class RunSettings(BaseModel):
     cycle_steps: int = Field(240_000, ge=1, description="environment steps of training per cycle, T_LLM + T_orig")
     mixture_ratio: float = Field(0.5, ge=0, le=1, description="share of the training in designed worlds")
     curriculum: str = Field("envgen", description="which world is played when: envgen, constant, "
-                            "learnability, plr, or your own")
+                            "learnability, plr, domain_randomisation, or your own")
     final_steps: int = Field(1_000_000, ge=0, description="steps in the original game after the last cycle")
     world_length: int = Field(1024, ge=1, description="steps after which an episode in a designed world is cut")
     evaluation_runs: int = Field(3, ge=1, le=100, description="evaluations per measurement, for mean and std")
@@ -66,6 +66,8 @@ class RunSettings(BaseModel):
     feedback: str = Field("rates", min_length=1, description="what the designer is told: rates (this run's own), "
                           "worlds (and what happened in its worlds), full (and what was missing in the original "
                           "game), none, or the folder of another run (a placebo)")
+    bottleneck: bool = Field(False, description="whether the designer is to say first what it believes keeps the agent "
+                             "from getting better")
     max_reasks: int = Field(2, ge=0, le=20, description="how often a wrong reply goes back with the complaints")
     max_calls: int | None = Field(None, ge=1, description="cap on model calls for the whole run")
     max_tokens: int | None = Field(None, ge=1, description="cap on tokens, in and out, for the whole run")
@@ -177,8 +179,13 @@ def changed_settings(settings: RunSettings, **changed: Any) -> RunSettings:
 
 
 def _check_room(settings: RunSettings) -> None:
-    "A `ValueError` if there are more worlds than sub-environments to play them."
+    "A `ValueError` if there are more worlds than sub-environments to play them, or they would not be played at all."
     preset, curriculum = settings.preset, curricula.find(settings.curriculum)
+    if not curriculum.designed:
+        if designers.find(settings.designer).designs_worlds:
+            raise ValueError(f"designer: the curriculum {settings.curriculum} plays random worlds and no others, so "
+                             "nobody is to design some: set the designer to none")
+        return
     places = curriculum(preset.num_envs, settings.seed, settings.mixture_ratio).places()
     if settings.llm_steps and settings.num_worlds > places:
         raise ValueError(f"num_worlds: {settings.num_worlds} worlds do not fit into the {places} sub-environments in "
@@ -222,6 +229,10 @@ def training_plan(
                      f"them equally, then for {counted(here, 'step')} in the ordinary game.",
            "constant": f"Of the games that the agent plays at the same time {settings.mixture_ratio:.0%} are your "
                        "environments, to the end of the training; the others are the ordinary game."}
+    share = f"Of the games that the agent plays at the same time {settings.mixture_ratio:.0%} are your environments, "
+    archive = (f"{share}of all cycles so far, to the end of the training; the others are the ordinary game. ")
+    how |= {"learnability": archive + "Again and again the eight are chosen from which most can be learned.",
+            "plr": archive + "Again and again they are drawn, those from which most can be learned more often."}
     usual = (f"In each cycle the agent trains for {counted(settings.cycle_steps, 'step')}; the curriculum "
              f"{settings.curriculum} decides which environments are played when.")
     which = (f"Of the {settings.num_proposed} environments that you propose the {settings.num_worlds} best are taken, "

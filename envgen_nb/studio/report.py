@@ -40,6 +40,7 @@ from ..designer.prompt import SELDOM, WorldRecord, load_templates
 from ..designer.reply import unmarked
 from ..files import write_text
 from ..results import Measured, edges, measurements, rollouts, training_score, wilson_interval
+from .archive import archive_html, bottleneck_html
 from .charts import Panel, sheet
 from .elements import fold, note, table
 from envgen_nb.studio.figures import (
@@ -360,7 +361,7 @@ def designed_html(run: RunFolder, cycle: str, pictures: Sequence[bytes], records
             for k, (mine, other, taken) in enumerate(tried, 1)]
     trial = fold(f"{counted(len(rows), 'world')} tried out, {sum(taken for *_, taken in tried)} taken", table(
         ["proposed", "taken", "reward of the agent", "reward at random"], rows, (2, 3))) if rows else ""
-    return f'<div class="grid">{"".join(blocks)}</div>{trial}'
+    return f'{bottleneck_html(run, cycle)}<div class="grid">{"".join(blocks)}</div>{trial}'
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #0488d21e
 def rate(run: RunFolder, cycle: str, objective: str) -> Measured:
@@ -603,12 +604,18 @@ def settings_html(run: RunFolder) -> str:
         "machine and versions", table(["what", "which"], [[name, str(value)] for name, value in facts.items()]))
 
 
+def _archive(run: RunFolder) -> str:
+    "The worlds of all cycles with their scores; nothing where the curriculum keeps no archive."
+    return archive_html(run) if any(run.standing(cycle) or run.drawn(cycle) for cycle in run.cycles) else ""
+
+
 def sections(run: ReadOnce) -> list[tuple[str, str, str]]:   # anchor, title, HTML
     "The parts of the report; one that cannot be made says why."
     found = _or_else(run, partial(measurements, run), {}, "The measurements cannot be used")
     makers: list[tuple[str, str, Callable[[], str]]] = [
         ("result", "Result", partial(result_html, run, found)),
         ("cycles", "Cycle by cycle", partial(story_html, run, found)),
+        ("archive", "All worlds so far", partial(_archive, run)),
         ("agent", "The agent at play", partial(agent_html, run)),
         ("curves", "Curves", partial(charts_html, run, found)),
         ("objectives", "Success per objective", partial(rates_html, run)),
