@@ -245,7 +245,7 @@ class Missing(Frontier):
     def intro(self, request: Request, weak: Sequence[str]) -> str:
         gaps = [(name, *self.gap(request, name)) for name in weak]
         said = [f"for {name}, {' and '.join(names)}: {often:.1f}% of the episodes"
-                for name, names, often in gaps if names]
+                for name, names, often in gaps if names][:3]
         rule = "These worlds are by rules, not by a language model."
         return f"Bottleneck: {'; '.join(said)}. {rule}" if said else rule
 
