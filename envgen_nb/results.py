@@ -5,15 +5,18 @@
 # %% auto #0
 __all__ = ['MEASURES', 'PATTERNS', 'Estimate', 'known', 'student_quantile', 'tail', 'interval', 'mean', 'iqm', 'paired',
            'improvement', 'wilson_interval', 'area_under_curve', 'steps_to', 'scores', 'training_episodes',
-           'training_score', 'Measured', 'over_episodes', 'measurements', 'edges', 'binned_returns', 'Point', 'history',
-           'summary', 'measure']
+           'training_score', 'Measured', 'over_episodes', 'measurements', 'Measurement', 'measured_rates', 'edges',
+           'binned_returns', 'Point', 'history', 'summary', 'latest_score', 'kept_summary', 'Pace', 'pace', 'pace_here',
+           'Expected', 'expected', 'measure']
 
 # %% ../nbs/results/70_results.ipynb #2365645c
+import contextlib
 import difflib
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -21,7 +24,11 @@ import numpy as np
 
 from .agent.evaluate import Evaluation, success_rates
 from .curriculum import Episodes
-from .cycle.folder import PHASES, Recent, RunFolder, counted_in, in_phase, rollouts
+from .cycle.folder import PHASES, Recent, RunFolder, RunFolderError, counted_in, in_phase, rollouts
+from .cycle.runs import list_runs
+from .cycle.settings import RunSettings
+from .designer.base import designers, options_of
+from .files import machine, parse_json, write_json
 
 # %% ../nbs/results/70_results.ipynb #eea6ea32
 @dataclass(frozen=True)
@@ -255,21 +262,56 @@ def over_episodes(
     return Measured(value, min(value, float(low)), max(value, float(high)))
 
 # %% ../nbs/results/70_results.ipynb #5c1d0e03
+def _score_over_episodes(run: RunFolder, found: Evaluation) -> Measured:
+    "The score of a measurement."
+    possible = np.ones_like(found.unlocked) if found.possible is None else found.possible
+
+    def score(rows: np.ndarray) -> float:
+        rates = success_rates(found.unlocked[rows], possible[rows], run.simulator.objectives)
+        return float(run.simulator.score(rates))
+
+    return over_episodes(score, len(found.returns))
+
+
+def _return_over_episodes(found: Evaluation) -> Measured:
+    "The mean return of a measurement."
+    return over_episodes(lambda rows: float(found.returns[rows].mean()), len(found.returns))
+
+
 def measurements(
     run: RunFolder,
 ) -> dict[str, tuple[Measured, Measured]]:   # cycle → score and mean return
     "Score and mean return of each measurement, with intervals over its episodes, which are none over seeds."
-    found, objectives = {}, run.simulator.objectives
-    for cycle, evaluation in run.evaluations().items():
-        possible = np.ones_like(evaluation.unlocked) if evaluation.possible is None else evaluation.possible
+    return {cycle: (_score_over_episodes(run, found), _return_over_episodes(found))
+            for cycle, found in run.evaluations().items()}
 
-        def score(rows: np.ndarray, found: Evaluation = evaluation, possible: np.ndarray = possible) -> float:
-            return float(run.simulator.score(success_rates(found.unlocked[rows], possible[rows], objectives)))
+# %% ../nbs/results/70_results.ipynb #70a00002
+class Measurement(NamedTuple):
+    "What is known of the policy at one moment, in the original game; the intervals are over episodes."
+    cycle: str
+    step: int                     # environment steps of training before it
+    score: float                  # the game's own, %
+    reward: Estimate              # of an episode
+    rates: dict[str, Estimate]    # objective → % of the episodes that had it; its count says of how many
 
-        count = len(evaluation.returns)
-        returns = over_episodes(lambda rows, found=evaluation: float(found.returns[rows].mean()), count)
-        found[cycle] = over_episodes(score, count), returns
-    return found
+
+def _rate(successes: int, trials: int) -> Estimate:
+    return (Estimate(100 * successes / trials, *wilson_interval(successes, trials), trials) if trials
+            else Estimate(float("nan"), None, None, 0))
+
+
+def measured_rates(run: RunFolder) -> tuple[Measurement, ...]:
+    "All measurements of a run so far, in order."
+    at, done, score, found = {"cycle-0": 0}, 0, scores(run), []
+    for cycle, count in rollouts(run).items():
+        at[cycle] = done = done + count * run.settings.preset.batch
+    for cycle, one in run.evaluations().items():
+        possible = np.ones_like(one.unlocked) if one.possible is None else one.possible
+        rates = {name: _rate(int(k), int(of)) for name, k, of in
+                 zip(run.simulator.objectives, one.unlocked.sum(0), possible.sum(0), strict=True)}
+        reward = Estimate(*_return_over_episodes(one), len(one.returns))
+        found.append(Measurement(cycle, at[cycle], score[cycle], reward, rates))
+    return tuple(found)
 
 # %% ../nbs/results/70_results.ipynb #b793420d
 def _stretches(last: int, rollout: int, stretches: int) -> np.ndarray:
@@ -334,11 +376,10 @@ def _rounded(values: Iterable[float | None], digits: int = 3) -> list[float | No
 
 def _measured(run: RunFolder) -> dict[str, Any]:
     "What the measurements of a run gave, each in order."
-    found, objectives, at, done = run.evaluations(), run.simulator.objectives, {"cycle-0": 0}, 0
-    for cycle, count in rollouts(run).items():
-        at[cycle] = done = done + count * run.settings.preset.batch
+    found, objectives = run.evaluations(), run.simulator.objectives
     rates = [evaluation.feedback(objectives) for evaluation in found.values()]
-    return {"steps": [at[cycle] for cycle in found], "cycles": list(found), "scores": _rounded(scores(run).values()),
+    return {"steps": [one.step for one in measured_rates(run)], "cycles": list(found),
+            "scores": _rounded(scores(run).values()),
             "returns": _rounded(evaluation.returns.mean() for evaluation in found.values()),
             "success": {name: _rounded((rate[name][0] for rate in rates), 2) for name in objectives}}
 
@@ -381,6 +422,107 @@ def summary(
             "curve": {"steps": _rounded((marks[:-1] + marks[1:]) / 2, 1),
                       "returns": _rounded(found.mean() if len(found) else None for found in binned)},
             "cost": _cost(run, records), "versions": run.info["machine"]}
+
+# %% ../nbs/results/70_results.ipynb #70c00002
+def latest_score(run: RunFolder) -> Measured | None:
+    "The score of the latest measurement, with its interval over the episodes; None: nothing is measured yet."
+    measured = list(run.evaluations().values())
+    return _score_over_episodes(run, measured[-1]) if measured else None
+
+
+def _stamp(path: Path) -> list[list[int]]:
+    "What changes when a run goes on."
+    files = [path / name for name in (RunFolder.INFO, RunFolder.EVENTS) if (path / name).exists()]
+    return [[stat.st_mtime_ns, stat.st_size] for stat in (file.stat() for file in files)]
+
+
+def kept_summary(
+    path: str | Path,                # of a run
+    make: bool = True,               # whether to make it where it is not kept; else None
+) -> dict[str, Any] | None:
+    "The `summary` of a run with the interval of its score, kept in its folder; `RunFolderError` if it cannot be read."
+    path = Path(path)
+    stamp, file = _stamp(path), path / RunFolder.SUMMARY
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        kept = parse_json(file.read_bytes())
+        if kept["stamp"] == stamp:
+            return kept
+    if not make:
+        return None
+    run = RunFolder(path)
+    score = latest_score(run)
+    found = {"stamp": stamp, **summary(run), "interval": _rounded([score.low, score.high] if score else [None, None])}
+    with contextlib.suppress(OSError):                       # a folder that may only be read
+        write_json(file, found)
+    return found
+
+# %% ../nbs/results/70_results.ipynb #70b00002
+class Pace(NamedTuple):
+    "How fast a run was."
+    run: str                      # its folder's name
+    steps_per_second: float       # of training, all that belongs to it
+    seconds_per_episode: float    # of measuring; 0: not known
+
+
+def pace(run: RunFolder, last: int = 60) -> Pace | None:
+    "The pace of a run's last rollouts; None: it has not trained."
+    records: list[dict[str, Any]] = []
+    for cycle in reversed(run.cycles):
+        records = [record for record in run.metrics(cycle) if record.get("seconds")] + records
+        if len(records) >= last:
+            break
+    records = records[-last:]
+    took = sum(sum(record["seconds"].values()) for record in records)
+    measured = [event["seconds"] for event in run.events() if event["event"] == "Evaluated" and event["seconds"]]
+    episodes = run.settings.evaluation_runs * run.settings.evaluation_episodes
+    return Pace(run.path.name, len(records) * run.settings.preset.batch / took,
+                float(np.median(measured)) / episodes if measured else 0.0) if took else None
+
+
+_PACE = ("simulator", "learner", "agent", "agent_options", "device")
+
+
+def pace_here(
+    settings: RunSettings,
+    folder: str | Path | None = None,    # of runs; None: the runs folder
+    most: int = 30,                      # newest runs to look at
+) -> Pace | None:
+    "The pace of the newest run like this one that was made on this machine; None: there is none."
+    here = {name: value for name, value in machine().items() if name in ("processor", "cores")}
+    for path in list_runs(folder)[:most]:
+        with contextlib.suppress(RunFolderError):
+            run = RunFolder(path)
+            alike = all(getattr(run.settings, name) == getattr(settings, name) for name in _PACE)
+            if alike and here.items() <= run.info["machine"].items() and (found := pace(run)):
+                return found
+    return None
+
+# %% ../nbs/results/70_results.ipynb #70b00003
+class Expected(NamedTuple):
+    "What a whole run will take."
+    steps: int                    # environment steps of training
+    seconds: float | None         # None: not known
+    calls: int                    # questions to a model, if no reply has to be sent back
+    price: float | None           # of the calls; None: not known
+    currency: str
+
+
+def expected(
+    settings: RunSettings,
+    like: Pace | None,            # as from `pace_here`
+    tokens: tuple[int, int],      # of a question and of its answer, about
+) -> Expected:
+    "What a run with these settings will take, waiting for a model left out."
+    options = settings.designer_options
+    asks = "model" in (options_of(settings.designer) if designers.usable(settings.designer) else ())
+    calls = settings.num_cycles * (1 + (settings.chooser == "designer")) * bool(settings.llm_steps) * asks
+    prices = [options.get("price_in"), options.get("price_out")]
+    price = None if None in prices else calls * sum(p * t for p, t in zip(prices, tokens, strict=True)) / 1e6
+    steps = settings.num_cycles * settings.cycle_steps + settings.final_steps
+    measured = ((settings.num_cycles + 1 + bool(settings.final_steps)) * settings.evaluation_runs
+                * settings.evaluation_episodes)
+    seconds = None if like is None else steps / like.steps_per_second + measured * like.seconds_per_episode
+    return Expected(steps, seconds, calls, price if calls else 0.0, options.get("currency") or "USD")
 
 # %% ../nbs/results/70_results.ipynb #3904a118
 def _when_finished(read: Callable[[dict[str, Any]], float | None]) -> Callable[[dict[str, Any]], float | None]:

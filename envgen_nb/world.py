@@ -502,6 +502,10 @@ class Simulator(ABC):
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
         "The same start in numbers: counts of what matters, and distances from the agent (None: there is none)."
 
+    def legend(self) -> dict[str, np.ndarray]:
+        "What is to be seen on the pictures: name → a small picture (H, W, 3) uint8; empty: nothing to explain."
+        return {}
+
     def warnings(
         self,
         world: World | None = None,   # None: the original game

@@ -23,7 +23,8 @@ from envgen_nb.designer.design import Budget, BudgetError, DesignError, conversa
 from envgen_nb.designer.prompt import first_prompt, load_templates
 from envgen_nb.designer.reply import Design, format_reply, response_schema
 from envgen_nb.files import append_jsonl, write_text
-from envgen_nb.studio.compare import comparison_html
+from envgen_nb.results import kept_summary
+from envgen_nb.studio.compare import run_table
 from envgen_nb.studio.progress import watch
 from envgen_nb.studio.reply import cost_html
 from envgen_nb.studio.report import write_report
@@ -93,7 +94,7 @@ def test_a_price_has_a_currency_wherever_it_is_shown(tmp_path):
             append_jsonl(run.path / "usage.jsonl", {"cycle": "cycle-1", "usage": asdict(reply.usage)})
             text = html.unescape(write_report(run).read_text())
             shown[name] = run.usage().cost
-            for place in (cost_html(run), comparison_html([run]), text):
+            for place in (cost_html(run), str(run_table({run.path: kept_summary(run.path)})), text):
                 assert shown[name] in place
     assert shown["usual"].endswith(" USD") and shown["euro"].endswith(" EUR")
     append_jsonl(run.path / "usage.jsonl", {"cycle": "cycle-1", "usage": {"calls": 1, "price": 1.0}})   # of before

@@ -205,7 +205,7 @@ def test_a_run_of_an_unknown_designer_is_read_and_not_imported(site, tmp_path, m
     studio = Studio(run)
     assert studio.editor.designer == "orchard_kit:Gardener" and studio.session.error == ""
     studio.editor.first += "\nBe brief."
-    press = {button.description: button for button in studio.view.children[2].children}
+    press = {button.description: button for button in studio.buttons.children}
     press["Generate"].click()                                        # which writes down what was edited
     assert studio.session.wait(60) and "only the run's folder names" in studio.session.error
     assert json.loads((run.path / "run.json").read_text()) == info and "orchard_kit" not in sys.modules

@@ -1,5 +1,4 @@
 """The studio without a browser: its state is driven as its buttons drive it."""
-import base64
 import contextlib
 import json
 import os
@@ -11,7 +10,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from chat_server import ChatServer, answer, slow, status
@@ -31,7 +29,7 @@ from envgen_nb.studio.prompt import Editor, apply, editor_view, show_run
 from envgen_nb.studio.reply import manual_view
 from envgen_nb.studio.run import Session
 from envgen_nb.studio.step import curves_view, status_html
-from envgen_nb.studio.studio import Studio, WorldsTab, still_html
+from envgen_nb.studio.studio import PAGES, Studio, WorldsTab, still_html
 from envgen_nb.studio.worlds import gallery_html
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=8_192, evaluation_runs=2,
@@ -290,8 +288,9 @@ def test_what_breaks_in_training_is_told(tmp_path, monkeypatch):
 
 def test_a_finished_run_is_opened(whole, capsys):
     studio = Studio(whole)
-    for index in range(4):
-        studio.tabs.selected_index = index
+    assert studio.page == "Measure"                                      # where the run stands
+    for name in PAGES:
+        studio.open_page(name)
     assert studio.session.where.step == "done" and len(studio.worlds.state.designs) == 2
     assert not studio.worlds.state.editable and studio.worlds.state.agent is not None
     picture = still_html(studio.session)
@@ -305,19 +304,16 @@ def test_the_curves_are_those_of_the_run_that_is_open(tmp_path, whole):
     """Each time all of them: what a page has heard of an earlier run is of no matter."""
     session = session_in(tmp_path / "run", num_cycles=1, cycle_steps=8_192, final_steps=0)
     view = curves_view(session)
-    assert "envgen-curves" in view.children[0].value                     # a drawing, still without lines
+    assert "No training yet" in view.value
     for _ in range(2):
         for path in (whole, tmp_path / "run"):
             session.open(path)
-            steps = [point.step for point in session.points]
-            if path == tmp_path / "run" and not steps:
-                assert "No training episode" in view.children[0].value
+            if path == tmp_path / "run" and not session.points:
+                assert "No training yet" in view.value
                 session.all()
                 done(session)
-                steps = [point.step for point in session.points]
-            figure = view.children[0].outputs[0]["data"]["application/vnd.plotly.v1+json"]
-            shown = figure["data"][0]["x"]
-            assert np.frombuffer(base64.b64decode(shown["bdata"]), shown["dtype"]).tolist() == steps and steps
+            assert f'data-last="{session.points[-1].step}"' in view.value and "nan" not in view.value
+            assert view.value.count('class="measured dot"') >= len(session.run.evaluations())
 
 
 def test_a_notebook_that_is_run_again_goes_on_with_the_newest_run(tmp_path, monkeypatch):
@@ -348,7 +344,7 @@ def test_a_cell_that_is_run_again_while_its_run_trains_shows_that_run(tmp_path, 
         assert again.path == first.run.path
         second = Studio(again)
         assert second.session is first.session and second.session.busy
-        press = {button.description: button for button in second.view.children[2].children}
+        press = {button.description: button for button in second.buttons.children}
         press["Stop"].click()
     finally:
         first.session.stop()
@@ -360,7 +356,7 @@ def test_a_cell_that_is_run_again_while_its_run_trains_shows_that_run(tmp_path, 
 def test_a_run_with_other_settings_than_the_notebook_is_asked_about(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = create_run(make_settings(**SMALL), tmp_path / "runs" / "yesterday")
-    asking = Studio(run, **SMALL | {"seed": 6, "num_worlds": None}).view.children[1].children[1]
+    asking = Studio(run, **SMALL | {"seed": 6, "num_worlds": None}).asking
     assert Studio(run, **SMALL).session.wanted is None and asking.layout.display == ""
     table, presses = asking.children[0].value, asking.children[1].children
     for text in ("yesterday", "<td>seed</td><td>5</td><td>6</td>", "<td>num_worlds</td><td>2</td><td>4</td>"):
@@ -369,7 +365,7 @@ def test_a_run_with_other_settings_than_the_notebook_is_asked_about(tmp_path, mo
     presses[0].click()                                                   # go on with it
     assert asking.layout.display == "none" and list((tmp_path / "runs").iterdir()) == [run.path]
     studio = Studio(run, **SMALL | {"seed": 6})
-    studio.view.children[1].children[1].children[1].children[1].click()  # a new one
+    studio.asking.children[1].children[1].click()  # a new one
     assert studio.run.path != run.path and studio.run.settings.seed == 6 and studio.session.wanted is None
     assert studio.session.error == "" and RunFolder(run.path).settings.seed == 5
 
@@ -489,12 +485,12 @@ def test_what_others_wrote_is_shown_as_text(tmp_path):
     studio = Studio(create_run(make_settings(**SMALL, designer="replay", designer_options={
         "files": str(tmp_path / "said")}), tmp_path / "run"))
     studio.editor.first += evil
-    for button in studio.view.children[2].children:
+    for button in studio.buttons.children:
         if button.description == "Generate":
             button.click()
     done(studio.session)
-    studio.tabs.selected_index = 2
-    studio.tabs.selected_index = 3
+    for name in PAGES:
+        studio.open_page(name)
 
     def texts(widget):
         yield from [widget.value] if type(widget).__name__ == "HTML" else []
@@ -576,7 +572,7 @@ def test_the_purpose_of_an_edited_world_is_of_before_wherever_it_stands(tmp_path
     session.generate()
     done(session)
     studio = Studio(session.run)
-    studio.tabs.selected_index = 1
+    studio.open_page("Worlds")
     gallery = studio.worlds.state
     assert BEFORE_EDIT not in gallery_html(gallery) + strip_html(session.run) + worlds_html(session.run)
     gallery.edit(0, environment_settings={"target_biome": "grassland", "diamond_rarity": "rare"})

@@ -2,6 +2,7 @@
 
 Pictures of every stage and the figures measured are kept as in test_studio_browser.py. No time is asserted.
 """
+import json
 import re
 import shutil
 import subprocess
@@ -11,11 +12,15 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from browser import Browser
+from axe_playwright_python.sync_playwright import Axe
+from browser import THEMES, Browser
 
 from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.runs import label_run, read_labels
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.files import read_jsonl
+from envgen_nb.results import kept_summary
+from envgen_nb.studio.studio import PAGES
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"seed": 3, "num_cycles": 2, "num_worlds": 2, "cycle_steps": 200_000, "final_steps": 0, "evaluation_runs": 2,
@@ -59,6 +64,11 @@ def status(seen: Browser, text: str, seconds: float = 60) -> None:
     studio(seen).get_by_role("status").filter(has_text=text).first.wait_for(timeout=1000 * seconds)
 
 
+def in_front(seen: Browser, name: str) -> None:
+    """The page of this name comes to the front by itself."""
+    studio(seen).locator(f"[role=tab][aria-label={name}][aria-selected=true]").wait_for(timeout=30_000)
+
+
 def tab(seen: Browser, name: str) -> None:
     found = studio(seen).get_by_role("tab", name=name, exact=True)
     for attempt in range(40):                                 # a click that meets a page being drawn anew is lost
@@ -70,16 +80,15 @@ def tab(seen: Browser, name: str) -> None:
             seen.page.mouse.wheel(0, 20_000)
             seen.page.wait_for_timeout(500)
     seen.page.screenshot(path=seen.shots / f"tab-{name}-stuck.png")
-    bar = found.locator("xpath=ancestor::*[contains(@class, 'lm-TabBar')]")
+    bar = found.locator("xpath=ancestor::*[@role='tablist']")
     raise AssertionError(f"the tab {name} does not open:\n{bar.evaluate('bar => bar.outerHTML')}\n{seen.errors}")
 
 
 def last_step(seen: Browser) -> int:
     """The step at which the curves end that are to be seen."""
-    figure = studio(seen).locator(".js-plotly-plot:visible")
-    figure.wait_for(timeout=60_000)
-    seen.page.wait_for_function("figure => figure._fullData?.length", arg=figure.element_handle())
-    return figure.evaluate("figure => Math.max(...figure._fullData.flatMap(line => Array.from(line.x)))")
+    drawing = studio(seen).locator(".envgen-curves[data-last]:visible")
+    drawing.wait_for(timeout=60_000)
+    return int(drawing.get_attribute("data-last"))
 
 
 def curves_end_at(seen: Browser, step: int) -> None:
@@ -115,15 +124,15 @@ def wait_for_checkpoint(seen: Browser, folder: Path) -> None:
 
 def test_the_studio_appears(seen, place):
     seen.open("lab/crafter.ipynb")
-    for _ in range(5):                                                            # up to the studio's cell
+    for _ in range(3):                                                            # up to the studio's cell
         seen.command("notebook:run-cell-and-select-next")
-    seen.page.locator(".jp-OutputArea pre", has_text="num_cycles").wait_for(timeout=90_000)
+    seen.page.wait_for_function(                                                  # a folded cell shows no number
+        "() => window.jupyterapp.shell.currentWidget.content.widgets[2].model.executionCount === 2", timeout=120_000)
     started = time.perf_counter()
     seen.command("notebook:run-cell-and-select-next")
     studio(seen).get_by_role("button", name="Generate").wait_for(timeout=60_000)
     seen.timed("studio appears", started)
     seen.command("notebook:run-all-below")
-    seen.page.locator(".jp-OutputArea pre", has_text="in the run folder").wait_for(timeout=60_000)
     assert seen.page.locator(".jp-RenderedText[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
     assert not seen.page.locator(".envgen-still").first.is_visible()
     seen.shot("lab-prompt", studio(seen))
@@ -153,12 +162,14 @@ def test_a_broken_placeholder_is_named(seen):
 
 
 def test_generate_with_replay(seen, place):
-    studio(seen).get_by_label("Designer").select_option("replay")
+    studio(seen).get_by_label("Designer").first.select_option("replay")
     studio(seen).get_by_label("Recorded replies").fill("recorded.md")
-    studio(seen).get_by_label("Worlds", exact=True).fill("4")
+    studio(seen).get_by_role("spinbutton", name="Worlds", exact=True).fill("4")
     seen.page.keyboard.press("Tab")
     press(seen, "Generate")
     status(seen, "the agent is to train")
+    in_front(seen, "Worlds")
+    tab(seen, "Generate")
     assert "mind the 4!" in run(place).text("cycle-1", "prompt.md")
     studio(seen).get_by_text("accepted ✓").wait_for()
     seen.shot("lab-generated", studio(seen).get_by_text("The conversation"))
@@ -166,7 +177,7 @@ def test_generate_with_replay(seen, place):
 
 @pytest.mark.long
 def test_generate_by_hand(seen, place):
-    studio(seen).get_by_label("Designer").select_option("manual")
+    studio(seen).get_by_label("Designer").first.select_option("manual")
     press(seen, "Generate")
     box = studio(seen).get_by_placeholder("Paste the whole reply")
     box.wait_for()
@@ -199,21 +210,16 @@ def test_a_world_is_edited(seen, place):
 
 
 def test_train_pause_and_stop(seen, place):
-    tab(seen, "Train")
     press(seen, "Train")
     status(seen, "steps/s")
+    in_front(seen, "Train")
     wait_for_checkpoint(seen, run(place).path)
-    drawing, figure = studio(seen).locator(".envgen-curves"), studio(seen).locator(".js-plotly-plot:visible")
-    drawing.wait_for()
-    assert not figure.count()                                                     # what costs the training little
+    studio(seen).locator(".envgen-curves svg path.designed").first.wait_for(state="attached")
     seen.shot("lab-training", studio(seen))
     started = time.perf_counter()
     press(seen, "Pause")
     status(seen, "Paused")
     seen.timed("from Pause to paused, as it is seen", started)
-    figure.wait_for()
-    drawing.wait_for(state="hidden")
-    seen.page.wait_for_function("() => document.querySelector('.envgen-studio .js-plotly-plot').clientWidth > 900")
     seen.page.wait_for_timeout(1200)                                              # news come once a second
     done = studio(seen).locator("progress").first.get_attribute("value")
     seen.page.wait_for_timeout(1500)
@@ -224,7 +230,6 @@ def test_train_pause_and_stop(seen, place):
     press(seen, "Stop")
     status(seen, "Waiting")
     seen.timed("from Stop to stopped, as it is seen", started)
-    figure.wait_for()
     curves_end_at(seen, run(place).metrics("cycle-1")[-1]["step"])
 
 
@@ -241,25 +246,25 @@ def test_the_page_is_reloaded(seen, place):
     status(seen, "training is to go on")
     tab(seen, "Train")
     curves_end_at(seen, run(place).metrics("cycle-1")[-1]["step"])
-    studio(seen).locator("text=Success rates of the last 100 training episodes").first.wait_for()
+    studio(seen).locator("text=measured, 95% interval over its episodes").first.wait_for()
     seen.page.wait_for_timeout(1000)
     seen.shot("lab-reloaded", studio(seen))
     press(seen, "Whole cycle")
     status(seen, "Working")
     status(seen, "cycle 2", 180)
     assert run(place).evaluation("cycle-1") is not None
-    tab(seen, "Train")
+    in_front(seen, "Measure")
     seen.shot("lab-measured", studio(seen))
 
 
 @pytest.mark.long
 def test_all_cycles_and_the_comparison(seen, place):
     tab(seen, "Prompt")
-    studio(seen).get_by_label("Designer").select_option("offline")
+    studio(seen).get_by_label("Designer").first.select_option("offline")
     press(seen, "All cycles")
     status(seen, "the run is finished", 300)
     tab(seen, "Compare")
-    studio(seen).get_by_text("Learning in the original game").wait_for(timeout=30_000)
+    studio(seen).get_by_text("Score of the policy in the original game").first.wait_for(timeout=60_000)
     seen.page.wait_for_timeout(1500)
     seen.shot("lab-compare", studio(seen), height=2400)
 
@@ -271,7 +276,7 @@ def test_a_finished_run_is_opened(seen, place):
     curves_end_at(seen, whole)
     press(seen, "New run")
     status(seen, "the agent is to be measured")
-    studio(seen).locator(".js-plotly-plot:visible").first.wait_for(state="detached")     # no other run's curves
+    studio(seen).get_by_text("No training yet").first.wait_for(state="attached")         # no other run's curves
     press(seen, "Whole cycle")
     wait_for_checkpoint(seen, next((place / "runs").glob("crafter-*")))
     press(seen, "Stop")
@@ -280,8 +285,138 @@ def test_a_finished_run_is_opened(seen, place):
     studio(seen).get_by_label("Run", exact=True).select_option("first")
     press(seen, "Open")
     status(seen, "the run is finished")
+    tab(seen, "Measure")
     studio(seen).locator("td").filter(has_text="collect_wood").first.wait_for()
+    tab(seen, "Train")
     curves_end_at(seen, whole)
+
+
+def tab_to(seen: Browser, name: str, key: str = "Tab") -> None:
+    """With the Tab key alone to a button."""
+    for _ in range(60):
+        if seen.page.evaluate("() => document.activeElement.innerText?.trim()") == name:
+            return
+        seen.page.keyboard.press(key)
+    raise AssertionError(f"the Tab key does not lead to {name!r}")
+
+
+@pytest.mark.long
+def test_from_the_prompt_to_a_trained_agent_with_the_keyboard_alone(seen, place):
+    """The road, a preset, every next step, and a name for the run; the page that follows comes to the front."""
+    lab_notebook(place / "keys.ipynb", folder="runs/keys", seed=4, threads=1, num_worlds=2)
+    seen.open("lab/keys.ipynb")
+    seen.run_all()
+    studio(seen).get_by_role("button", name="Generate").wait_for(timeout=120_000)
+    in_front(seen, "Prompt")
+    seen.page.wait_for_timeout(1500)
+    top = studio(seen).bounding_box()["y"]
+    assert 0 <= top < 300, f"the studio begins at {top}"                          # the first thing on the screen
+    studio(seen).locator("[role=tab][aria-label=Prompt]").focus()
+    for name in ("Generate", "Worlds", "Train"):
+        seen.page.keyboard.press("ArrowRight")
+        in_front(seen, name)
+    tab_to(seen, "Half a minute")
+    seen.page.keyboard.press("Enter")
+    studio(seen).get_by_role("status").filter(has_text="49,152 steps of training").first.wait_for()
+    for button, page in (("Generate", "Worlds"), ("Train", "Train"), ("Measure", "Measure")):
+        assert studio(seen).locator(".mod-primary:visible").all_inner_texts() == [button]      # one next step
+        tab_to(seen, button, "Shift+Tab")
+        seen.page.keyboard.press("Enter")
+        status(seen, "Waiting", 240)
+        in_front(seen, page)
+    settings = run(place, "keys").settings
+    assert (settings.cycle_steps, settings.num_cycles, settings.seed) == (24_576, 2, 4)
+    assert run(place, "keys").evaluation("cycle-1") is not None
+    tab_to(seen, "Label", "Shift+Tab")
+    seen.page.keyboard.press("Enter")
+    studio(seen).get_by_role("textbox", name="Name", exact=True).wait_for()
+    seen.page.keyboard.press("Tab")
+    while seen.page.evaluate("() => document.activeElement.tagName") != "INPUT":
+        seen.page.keyboard.press("Tab")
+    seen.page.keyboard.type("before lunch")
+    seen.page.keyboard.press("Tab")
+    studio(seen).get_by_label("Run", exact=True).locator("option", has_text="before lunch (keys)").first.wait_for(
+        state="attached")
+    assert read_labels(place / "runs" / "keys").name == "before lunch"
+
+
+@pytest.mark.long
+def test_a_page_that_a_person_chose_stays(seen, place):
+    press(seen, "Whole cycle")
+    status(seen, "steps/s", 120)
+    tab(seen, "Worlds")
+    status(seen, "the run is finished", 240)
+    seen.page.wait_for_timeout(1000)
+    assert studio(seen).locator("[role=tab][aria-selected=true]").get_attribute("aria-label") == "Worlds"
+    assert studio(seen).locator("[role=tab][data-state=done]").count() == 5
+
+
+@pytest.mark.long
+def test_two_hundred_runs_are_compared(seen, place):
+    """Filtered, sorted, chosen, and set beside a baseline; seeds of one kind are one line."""
+    for k in range(200):
+        folder = place / "runs" / f"copy-{k:03}"
+        shutil.copytree(place / "runs" / "keys", folder, ignore=shutil.ignore_patterns("*.pt", "tensorboard", "*.png"))
+        info = json.loads((folder / "run.json").read_text())
+        info["settings"] |= {"seed": k // 2, "mixture_ratio": (0.5, 0.25)[k % 2]}
+        (folder / "run.json").write_text(json.dumps(info))
+        label_run(folder, name=f"share {k % 2}", tags=("even",) if k % 2 == 0 else ())
+        kept_summary(folder)
+    started = time.perf_counter()
+    tab(seen, "Compare")
+    board = studio(seen).locator(".envgen-runs")
+    board.get_by_text(re.compile("^20[0-9] of 20[0-9] runs")).wait_for(timeout=60_000)
+    seen.timed("Compare with 200 runs appears", started)
+    started = time.perf_counter()
+    board.get_by_label("Filter").fill("even copy-1")
+    board.get_by_text(re.compile("^50 of")).wait_for()
+    seen.timed("200 runs filtered", started)
+    board.get_by_role("button", name="mixture ratio").wait_for()                  # a setting in which they differ
+    board.get_by_role("button", name=re.compile("^seed")).click()
+    assert board.locator("th[aria-sort=descending]").inner_text().startswith("seed")
+    for k in (100, 102):
+        board.get_by_label(f"show share 0 (copy-{k})").check()
+    board.get_by_label("Filter").fill("copy-1")
+    for k in (101, 103):
+        board.get_by_label(f"show share 1 (copy-{k})").check()
+    board.get_by_label("share 0 (copy-100) is the baseline").check()
+    drawn = studio(seen).locator("td", has_text="the baseline")
+    drawn.wait_for()
+    studio(seen).locator("td", has_text="2 seeds").first.wait_for()               # paired by seed
+    assert studio(seen).locator(".envgen-chart:visible").count() == 2
+    seen.shot("lab-compare-200", board)
+
+
+@pytest.mark.long
+def test_no_serious_finding_of_axe_and_no_scroll_bar_within(seen):
+    """On every page of the studio, light, dark and in large text."""
+    axe, found = Axe(), {}
+    for theme in THEMES.values():
+        seen._theme(theme)
+        for name in PAGES:
+            tab(seen, name)
+            seen.page.wait_for_timeout(400)
+            for one in axe.run(seen.page, context=".envgen-studio").response["violations"]:
+                if one["impact"] in ("serious", "critical"):
+                    found.setdefault(one["id"], []).append((theme, name, [n["html"][:200] for n in one["nodes"]][:3]))
+    seen._theme(THEMES["light"])
+    assert found == {}
+    studio(seen).get_by_role("button", name="Large text").click()
+    for name in PAGES:
+        tab(seen, name)
+        seen.page.wait_for_timeout(300)
+        small = seen.page.evaluate("""() => [...document.querySelectorAll('.envgen-large *')].filter(e =>
+            e.checkVisibility() && [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) &&
+            parseFloat(getComputedStyle(e).fontSize) < 14).map(e => e.outerHTML.slice(0, 120))""")
+        assert small == [], name
+        seen.page.screenshot(path=seen.shots / f"lab-large-{name.lower()}.png")
+    studio(seen).get_by_role("button", name="Leave large text").click()
+    tab(seen, "Train")
+    bars = seen.page.evaluate("""() => [...document.querySelectorAll('.envgen-studio *')].filter(e =>
+        e.checkVisibility() && !e.matches('textarea, .envgen-text, .envgen-purpose, .envgen-runs-place') &&
+        getComputedStyle(e).overflowY !== 'visible' && e.scrollHeight > e.clientHeight + 2 && e.clientHeight > 0)
+        .map(e => e.className)""")
+    assert bars == []
 
 
 @pytest.mark.long

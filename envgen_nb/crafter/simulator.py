@@ -39,10 +39,35 @@ def _draw_map(
     return picture.swapaxes(0, 1)
 
 
+_VIEW = 4, 3      # cells that the player sees to the left and right, and up and down
+
+
+def _frame(picture: np.ndarray, x: int, y: int, cell: int) -> None:
+    "Mark the start: a frame, white with a black edge, around what is seen from a cell."
+    for colour, out in ((0, 2), (255, 0)):
+        left, right = max((x - _VIEW[0]) * cell - out, 0), min((x + _VIEW[0] + 1) * cell + out, picture.shape[1])
+        top, bottom = max((y - _VIEW[1]) * cell - out, 0), min((y + _VIEW[1] + 1) * cell + out, picture.shape[0])
+        picture[top:top + 2, left:right] = picture[bottom - 2:bottom, left:right] = colour
+        picture[top:bottom, left:left + 2] = picture[top:bottom, right - 2:right] = colour
+
+
 def _draw(game: Game) -> np.ndarray:
-    "The map with the player's view beside it, (512, 1032, 3) uint8."
-    gap = np.full((512, 8, 3), 255, np.uint8)
-    return np.concatenate([_draw_map(game), gap, game.glance(512)], axis=1)
+    "The map with the start marked and the player's view beside it, (512, 1032, 3) uint8."
+    above = np.ascontiguousarray(_draw_map(game))
+    _frame(above, *game._player.pos.tolist(), cell=8)
+    return np.concatenate([above, np.full((512, 8, 3), 255, np.uint8), game.glance(512)], axis=1)
+
+
+def _legend(game: Game, size: int = 16) -> dict[str, np.ndarray]:
+    "What is to be seen on a map, on the ground on which it stands; (size, size, 3) uint8 each."
+    found = {name: game._textures.get(name, (size, size))[..., :3] for name in MATERIALS if name and name != "none"}
+    for name, texture, ground in (("you", "player-down", "grass"), ("cow", "cow", "grass"),
+                                  ("zombie", "zombie", "grass"), ("skeleton", "skeleton", "path"),
+                                  ("sapling", "sapling", "grass")):
+        figure, under = game._textures.get(texture, (size, size)).astype(float), found[ground]
+        alpha = figure[..., 3:] / 255
+        found[name] = (alpha * figure[..., :3] + (1 - alpha) * under).astype(np.uint8)
+    return {name: picture.swapaxes(0, 1) for name, picture in found.items()}
 
 # %% ../../nbs/crafter/29_crafter.simulator.ipynb #3abb0624
 _COUNTED = {"tree": "trees", "coal": "coal", "iron": "iron", "diamond": "diamonds", "water": "water",
@@ -257,6 +282,10 @@ class Crafter(Simulator):
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
         "The same start in numbers: counts, and steps from the agent to the nearest (None: there is none)."
         return _count(_first(world, seed))
+
+    def legend(self) -> dict[str, np.ndarray]:
+        "What is to be seen on a map."
+        return _legend(_first(None, 0))
 
     def warnings(self, world: World | None = None) -> list[Complaint]:
         "Which settings the game's rules leave without effect, and why."

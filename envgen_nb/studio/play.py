@@ -20,6 +20,7 @@ from PIL import Image
 from traitlets import Bool, Bytes, Int, List, Unicode
 
 from ..agent.learner import Learner, at
+from .elements import STATIC
 from .figures import few_colours
 from ..world import Simulator, World
 
@@ -136,129 +137,12 @@ def clip(simulator: Simulator, world: World | None = None, agent: Learner | None
 # %% ../../nbs/studio/85_studio.play.ipynb #e26922a2
 class Keys(anywidget.AnyWidget):
     "Put beside other widgets, it keeps JupyterLab's shortcuts away from them."
-    _esm = """
-    function render({ el }) {
-      const claim = (event) => {
-        const output = el.closest(".jp-OutputArea-output");
-        if (output?.contains(event.target))
-          event.target.toggleAttribute("data-lm-suppress-shortcuts", !(event.ctrlKey || event.altKey || event.metaKey));
-      };
-      window.addEventListener("keydown", claim, true);          // before JupyterLab, which listens at the document
-      return () => window.removeEventListener("keydown", claim, true);
-    }
-    export default { render };
-    """
-
-# %% ../../nbs/studio/85_studio.play.ipynb #f79221d6
-_PAGE = """
-function make(tag, parent, name, text) {
-  const node = document.createElement(tag);
-  if (name) node.className = name;
-  if (text) node.textContent = text;
-  parent.append(node);
-  return node;
-}
-const named = {ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", " ": "Space"};
-const words = (name) => name.replaceAll("_", " ");
-
-function page(model, el) {
-  const root = make("div", el, "envgen-play");
-  const screen = make("div", root, "envgen-play-screen");
-  screen.tabIndex = 0;
-  screen.setAttribute("data-lm-suppress-shortcuts", "true");
-  screen.setAttribute("role", "application");
-  screen.setAttribute("aria-label", model.get("title") + ". Play with the keys that the buttons name.");
-  const picture = make("img", screen);
-  picture.alt = model.get("title");
-  const side = make("div", root, "envgen-play-side");
-  make("div", side, "envgen-play-hint", "Click the picture, then play with the keys, or use the buttons.");
-  const status = make("div", side, "envgen-play-status");
-  status.setAttribute("role", "status");
-  const actions = make("div", side, "envgen-play-actions");
-  make("div", side, "envgen-play-title", "Objectives");
-  const goals = make("ul", side, "envgen-play-goals");
-  return { root, screen, picture, status, actions, goals };
-}
-"""
-
-# %% ../../nbs/studio/85_studio.play.ipynb #2ed7cca0
-_SCRIPT = _PAGE + """
-function render({ model, el }) {
-  const { root, screen, picture, status, actions, goals } = page(model, el);
-  let waiting = false;
-  const say = (message) => { waiting = true; model.send(message); };
-  const keys = {}, buttons = [];
-  for (const [action, key] of model.get("actions")) {
-    keys[key.toLowerCase()] = action;
-    const button = make("button", actions);
-    make("kbd", button, "", named[key] ?? key);
-    button.append(" " + words(action));
-    button.title = "Play one step: " + words(action) + " (key: " + (named[key] ?? key) + ")";
-    button.onclick = () => say({ action });
-    buttons.push(button);
-  }
-  const again = make("button", actions, "envgen-play-again", "Start again");
-  again.title = "Begin the same episode anew";
-  for (const button of [...buttons, again]) button.setAttribute("data-lm-suppress-shortcuts", "true");
-  again.onclick = () => { say({ again: true }); screen.focus(); };
-
-  root.addEventListener("keydown", (event) => {
-    const action = keys[event.key.toLowerCase()];
-    const pressed = event.target.tagName === "BUTTON" && (event.key === " " || event.key === "Enter");
-    if (!action || pressed || event.ctrlKey || event.altKey || event.metaKey) return;
-    event.preventDefault();
-    event.stopPropagation();
-    if (!(event.repeat && waiting)) say({ action });       // a key held down waits for the picture
-  });
-
-  let shown = null;
-  const show = () => {
-    waiting = false;
-    const url = URL.createObjectURL(new Blob([model.get("picture")], { type: "image/png" }));
-    picture.src = url;
-    if (shown) URL.revokeObjectURL(shown);
-    shown = url;
-    status.textContent = model.get("status");
-    root.classList.toggle("envgen-play-over", model.get("over"));
-    for (const button of buttons) button.disabled = model.get("over");
-    goals.replaceChildren();
-    for (const [name, reached] of model.get("objectives"))
-      make("li", goals, reached ? "reached" : "", (reached ? "✓ " : "○ ") + words(name));
-  };
-  model.on("change:turn", show);
-  show();
-  return () => { model.off("change:turn", show); if (shown) URL.revokeObjectURL(shown); };
-}
-export default { render };
-"""
-
-# %% ../../nbs/studio/85_studio.play.ipynb #3d5eb586
-_STYLE = """
-.envgen-play { display: flex; flex-wrap: wrap; gap: 12px; color: var(--jp-ui-font-color1);
-  font: var(--jp-ui-font-size1)/1.4 var(--jp-ui-font-family); }
-.envgen-play-screen { flex: 1 1 240px; max-width: 400px; align-self: flex-start; border: 3px solid transparent; }
-.envgen-play-screen:focus { outline: none; border-color: var(--jp-brand-color1); }
-.envgen-play-screen img { width: 100%; display: block; image-rendering: pixelated; }
-.envgen-play-over .envgen-play-screen img { opacity: 0.5; }
-.envgen-play-side { flex: 1 1 240px; max-width: 640px; }
-.envgen-play-hint { color: var(--jp-ui-font-color2); }
-.envgen-play-status { font-weight: 600; min-height: 1.4em; margin: 4px 0; }
-.envgen-play-actions { display: flex; flex-wrap: wrap; gap: 4px; }
-.envgen-play button { font: inherit; color: inherit; background: var(--jp-layout-color2); padding: 3px 8px;
-  border: 1px solid var(--jp-border-color1); border-radius: 3px; cursor: pointer; }
-.envgen-play button:hover:enabled { background: var(--jp-layout-color3); }
-.envgen-play button:focus-visible { outline: 2px solid var(--jp-brand-color1); }
-.envgen-play button:disabled { opacity: 0.5; cursor: default; }
-.envgen-play kbd { font-family: var(--jp-code-font-family); font-weight: 700; }
-.envgen-play-title { font-weight: 600; margin-top: 8px; }
-.envgen-play-goals { columns: 150px; column-gap: 6px; list-style: none; margin: 2px 0 0; padding: 0; }
-.envgen-play-goals .reached { font-weight: 700; color: var(--jp-success-color0, var(--jp-ui-font-color0)); }
-"""
+    _esm = STATIC / "keys.js"
 
 # %% ../../nbs/studio/85_studio.play.ipynb #4e472c55
 class _Screen(anywidget.AnyWidget):
     "What the browser is told."
-    _esm, _css = _SCRIPT, _STYLE
+    _esm, _css = STATIC / "play.js", STATIC / "studio.css"
     title = Unicode().tag(sync=True)
     actions = List().tag(sync=True)         # [action, key] that a person may use
     picture = Bytes().tag(sync=True)        # a PNG

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['OPTIONS', 'LIMITS', 'Facts', 'templates_folder', 'template_names', 'marked', 'difference', 'own_options', 'Editor',
-           'show_run', 'latest_facts', 'apply', 'new_settings', 'settings_view', 'editor_view', 'names_view',
-           'prompt_view']
+           'show_run', 'latest_facts', 'apply', 'new_settings', 'linked', 'choice_of', 'settings_view', 'editor_view',
+           'names_view', 'prompt_view']
 
 # %% ../../nbs/studio/81_studio.prompt.ipynb #52362a83
 import difflib
@@ -251,7 +251,7 @@ def new_settings(editor: Editor, like: RunSettings | None = None) -> RunSettings
     return changed_settings(like, **mine)
 
 # %% ../../nbs/studio/81_studio.prompt.ipynb #048afd19
-def _linked(editor: Editor, trait: str, widget: widgets.Widget) -> widgets.Widget:
+def linked(editor: Editor, trait: str, widget: widgets.Widget) -> widgets.Widget:
     "A control that shows and sets a trait."
     def from_state() -> None:
         value = getattr(editor, trait)
@@ -267,26 +267,26 @@ def _linked(editor: Editor, trait: str, widget: widgets.Widget) -> widgets.Widge
     return widget
 
 
-def _choice(editor: Editor, trait: str, label: str, tooltip: str, names: tuple[str, ...]) -> widgets.Dropdown:
+def choice_of(editor: Editor, trait: str, label: str, tooltip: str, names: tuple[str, ...]) -> widgets.Dropdown:
     "A dropdown for a trait."
     value = getattr(editor, trait)
-    return _linked(editor, trait, widgets.Dropdown(
+    return linked(editor, trait, widgets.Dropdown(
         options=names if value in names else (*names, value), value=value, description=label, tooltip=tooltip,
         style={"description_width": "initial"}, layout=widgets.Layout(width="auto", max_width="100%")))
 
 # %% ../../nbs/studio/81_studio.prompt.ipynb #4133e16c
 def settings_view(editor: Editor) -> widgets.Widget:
     "Game, vocabulary, number of worlds, designer, its options, and what it may cost."
-    game = _choice(editor, "simulator", "Game", "the game that worlds are designed for", games.names())
-    words = _choice(editor, "vocabulary", "Vocabulary", "which settings of a world the designer may use",
+    game = choice_of(editor, "simulator", "Game", "the game that worlds are designed for", games.names())
+    words = choice_of(editor, "vocabulary", "Vocabulary", "which settings of a world the designer may use",
                     get_simulator(editor.simulator).vocabulary_names())
-    count = _linked(editor, "num_worlds", widgets.BoundedIntText(
+    count = linked(editor, "num_worlds", widgets.BoundedIntText(
         value=editor.num_worlds, min=1, max=64, description="Worlds", tooltip="how many worlds to ask for",
         style={"description_width": "initial"}, layout=widgets.Layout(width="130px")))
-    who = _choice(editor, "designer", "Designer", "offline: an expert curriculum, written by hand (rules)",
+    who = choice_of(editor, "designer", "Designer", "offline: an expert curriculum, written by hand (rules)",
                   designers.names())
     options = widgets.Box(layout=widgets.Layout(flex_flow="row wrap", grid_gap="4px 8px"))
-    limits = row(*(_linked(editor, name, widgets.BoundedIntText(
+    limits = row(*(linked(editor, name, widgets.BoundedIntText(
         value=getattr(editor, name), min=0, max=largest, description=label, tooltip=tooltip,
         style={"description_width": "initial"}, layout=widgets.Layout(width=f"{90 + 6 * len(label)}px")))
         for name, (label, largest, tooltip) in LIMITS.items()))
@@ -336,7 +336,7 @@ def editor_view(editor: Editor) -> widgets.Widget:
                             layout=widgets.Layout(width="auto", height="auto"))
     area.add_class("envgen")
     listed, filled, changed = widgets.HTML(), widgets.HTML(), widgets.HTML()
-    _linked(editor, "kind", kind)
+    linked(editor, "kind", kind)
     listen(area, lambda text: setattr(editor, editor.kind, text), editor)
 
     def draw() -> None:

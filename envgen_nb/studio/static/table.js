@@ -1,0 +1,107 @@
+// A table of runs: filtered, sorted, columns hidden, runs chosen, one of them the baseline. Nothing of it asks the kernel.
+function render({ model, el }) {
+  const make = (tag, parent, props = {}) => {
+    const node = Object.assign(document.createElement(tag), props);
+    parent.append(node);
+    return node;
+  };
+  const root = make("div", el, { className: "envgen envgen-runs" });
+  root.setAttribute("data-lm-suppress-shortcuts", "true");
+  const bar = make("div", root, { className: "envgen-runs-bar" });
+  const label = make("label", bar, { textContent: "Filter " });
+  const filter = make("input", label, { type: "search", placeholder: "a name, a tag, a value" });
+  const away = make("input", make("label", bar), { type: "checkbox" });
+  away.parentNode.append(" archived ones too");
+  const hide = make("details", bar);
+  make("summary", hide, { textContent: "Columns" });
+  const choices = make("div", hide, { className: "envgen-runs-columns" });
+  const none = make("button", bar, { type: "button", textContent: "Choose none", className: "envgen-plain" });
+  const count = make("span", bar, { className: "envgen-quiet" });
+  count.setAttribute("role", "status");
+  const place = make("div", root, { className: "envgen-runs-place", tabIndex: 0 });
+  place.setAttribute("role", "region");
+  place.setAttribute("aria-label", "the runs");
+
+  const group = "baseline-" + Math.random();
+  let sorted = ["", 1], own = false;
+  const hidden = new Set();
+  const set = (name, value) => { own = true; model.set(name, value); model.save_changes(); own = false; tell(); };
+  const tell = () => {
+    count.textContent = `${wanted().length} of ${model.get("rows").length} runs, ${model.get("chosen").length} chosen`;
+  };
+
+  const columns = () => model.get("columns").filter(([key]) => !hidden.has(key));
+  const compare = (a, b) => {
+    const [x, y] = [a, b].map((row) => row.cells[sorted[0]]?.[0] ?? null);
+    if (x === null || y === null) return (x === null) - (y === null);            // what is not known comes last
+    return sorted[1] * (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y)));
+  };
+  const wanted = () => {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const rows = model.get("rows").filter((row) => (away.checked || !row.archived) && words.every((word) =>
+      Object.values(row.cells).some(([, text]) => text.toLowerCase().includes(word))));
+    return sorted[0] ? rows.slice().sort(compare) : rows;
+  };
+
+  const head = (table) => {
+    const row = make("tr", make("thead", table));
+    make("th", row, { textContent: "show" });
+    make("th", row, { textContent: "baseline" });
+    for (const [key, name, kind] of columns()) {
+      const cell = make("th", row, { className: kind });
+      const here = sorted[0] === key;
+      cell.setAttribute("aria-sort", here ? (sorted[1] > 0 ? "ascending" : "descending") : "none");
+      const button = make("button", cell, { type: "button", textContent: name + (here ? (sorted[1] > 0 ? " ▲" : " ▼") : "") });
+      button.title = "Sort by " + name;
+      button.onclick = () => { sorted = [key, here ? -sorted[1] : kind === "number" ? -1 : 1]; draw(key); };
+    }
+  };
+  const body = (table, rows) => {
+    const chosen = new Set(model.get("chosen"));
+    const part = make("tbody", table);
+    for (const one of rows) {
+      const row = make("tr", part);
+      const show = make("input", make("td", row), { type: "checkbox", checked: chosen.has(one.id) });
+      show.setAttribute("aria-label", "show " + one.name);
+      show.onchange = () => set("chosen", show.checked ? [...model.get("chosen"), one.id]
+                                                       : model.get("chosen").filter((id) => id !== one.id));
+      const base = make("input", make("td", row), { type: "radio", name: group,
+                                                    checked: model.get("baseline") === one.id });
+      base.setAttribute("aria-label", one.name + " is the baseline");
+      base.onchange = () => set("baseline", one.id);
+      for (const [key, , kind] of columns())
+        make("td", row, { className: kind, textContent: one.cells[key]?.[1] ?? "" });
+    }
+  };
+  const draw = (focus) => {
+    const rows = wanted(), top = place.scrollTop;
+    const table = document.createElement("table");
+    head(table);
+    body(table, rows);
+    place.replaceChildren(table);
+    place.scrollTop = top;
+    tell();
+    if (focus) table.querySelectorAll("th button")[columns().findIndex(([key]) => key === focus)]?.focus();
+  };
+  const offer = () => {
+    choices.replaceChildren();
+    for (const [key, name] of model.get("columns")) {
+      const box = make("input", make("label", choices), { type: "checkbox", checked: !hidden.has(key) });
+      box.parentNode.append(" " + name);
+      box.onchange = () => { box.checked ? hidden.delete(key) : hidden.add(key); draw(); };
+    }
+  };
+  const news = () => { offer(); draw(); };
+  filter.oninput = () => draw();
+  away.onchange = () => draw();
+  none.onclick = () => { set("chosen", []); draw(); };
+  for (const name of ["rows", "columns"]) model.on("change:" + name, news);
+  const chose = () => { if (!own) draw(); };                 // what a person has just ticked keeps the focus
+  for (const name of ["chosen", "baseline"]) model.on("change:" + name, chose);
+  news();
+  return () => {
+    for (const name of ["rows", "columns"]) model.off("change:" + name, news);
+    for (const name of ["chosen", "baseline"]) model.off("change:" + name, chose);
+  };
+}
+export default { render };
