@@ -17,6 +17,7 @@ from envgen_nb.cycle.folder import (
     RunFolder,
     RunFolderError,
     archived,
+    as_designed,
     create_run,
     rollouts,
     selected,
@@ -31,8 +32,10 @@ from envgen_nb.designer.baselines import Adversarial
 from envgen_nb.designer.offline import Offline
 from envgen_nb.designer.prompt import BOTTLENECK
 from envgen_nb.designer.reply import Design
+from envgen_nb.studio.archive import told_html, tried_html
 from envgen_nb.studio.figures import missing_html
 from envgen_nb.studio.prompt import Editor, latest_facts, show_run
+from envgen_nb.studio.reply import conversation_html
 from envgen_nb.studio.report import write_report
 from envgen_nb.world import get_simulator
 
@@ -450,6 +453,25 @@ def test_a_run_that_starts_from_moments_of_its_own(tmp_path, monkeypatch):
     assert "all together" in drawn and "make iron pickaxe" in drawn and write_report(run).read_text().count(drawn) == 1
     kept = run.metrics("cycle-2")[-1]["moments"]
     assert kept["after collect_sapling"] > 0 and f"after collect_sapling ({kept['after collect_sapling']})" in prompt
+    same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))
+
+
+@pytest.mark.long
+def test_everything_together_stopped_and_resumed_is_the_same(tmp_path, monkeypatch):
+    """Starts from own moments with what was missing given, tried out, chosen by what can be learned in them."""
+    settings = make_settings(**SMALL | {
+        "num_cycles": 2, "cycle_steps": 4_096, "final_steps": 0, "world_length": 64, "vocabulary": "extended",
+        "curriculum": "learnability", "designer": "missing", "feedback": "full", "num_candidates": 3,
+        "designer_options": {"weak": 101.0, "learned": -1.0, "enough": 101.0}, "trial_episodes": 2})
+    run = create_run(settings, tmp_path / "run")
+    list(run_cycles(run.path))
+    assert run.bottleneck("cycle-1") == "" and "% of the episodes" in run.bottleneck("cycle-2")
+    purposes = [one.purpose for one in as_designed(run, "cycle-2")]
+    assert len(purposes) == 3 and all("from where the agent gets to" in purpose for purpose in purposes)
+    assert "tried out in 2 episodes each" in tried_html(run, "cycle-2")
+    told = conversation_html(run, "cycle-2")
+    assert "are expected" not in told and "Bottleneck, says the designer" in told and "in the archive" in told
+    assert "and what was missing in them" in told_html(run, "cycle-2")
     same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))
 
 

@@ -237,10 +237,10 @@ class Missing(Frontier):
     def offer(self, request: Request, objective: str, rates: Mapping[str, float]) -> list[Design]:
         names, often = self.gap(request, objective)
         found, why = [], f"practise {objective} ({rates[objective]:.1f}% so far) from where the agent gets to"
-        for given in dict.fromkeys((names, names[:1])) if names else ():
-            worlds = request.simulator.frontier(objective, rates, request.vocabulary, given=given)
+        for given in dict.fromkeys((names, names[:1], names[1:])) if names else ():
+            worlds = request.simulator.frontier(objective, rates, request.vocabulary, given=given) if given else []
             found += [Design(world, f"{why}, with {' and '.join(given)}.") for world in worlds[:1]]
-        return found + super().offer(request, objective, rates)[:1]
+        return found[:2] + super().offer(request, objective, rates)[:1]
 
     def intro(self, request: Request, weak: Sequence[str]) -> str:
         gaps = [(name, *self.gap(request, name)) for name in weak]

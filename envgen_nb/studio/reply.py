@@ -26,7 +26,8 @@ from ..world import counted
 def reply_html(run: RunFolder, cycle: str, text: str) -> str:
     "A reply as it came; what is wrong with it stands under the lines that it is about."
     before = run.worlds(run.cycles[run.cycles.index(cycle) - 1])
-    whole, lines = annotated(text, run.simulator.world_class(run.settings.vocabulary), run.settings.num_worlds, before)
+    model = run.simulator.world_class(run.settings.vocabulary)
+    whole, lines = annotated(text, model, run.settings.num_proposed, before)
     shown = []
     for line, complaints in lines:
         shown.append(html.escape(line))
