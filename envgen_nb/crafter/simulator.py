@@ -238,9 +238,11 @@ _SUPPLIES = {"table in reach": "table", "furnace in reach": "furnace", "water in
              "cow in sight": "cow", "skeleton in sight": "skeleton_tunnel", "ripe plant in sight": "ripe_plant"}
 
 
-def _supplied(conditions: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    "What of some conditions a start can give: in the bag, and near the player."
+def _supplied(conditions: Sequence[str]) -> tuple[dict[str, int], list[str]] | None:
+    "Conditions as a start gives them, in the bag and near the player; None if it cannot give one of them."
     bag = {}
+    if not all(one in _SUPPLIES or one.endswith(" in the bag") for one in conditions):
+        return None
     for words in (one.removesuffix(" in the bag").split() for one in conditions if one.endswith(" in the bag")):
         amount = int(words.pop(0)) if words[0].isdigit() else 1
         bag["_".join(words)] = amount
@@ -310,9 +312,8 @@ class Crafter(Simulator):
         rarest = {"start_from": f"after {min(before, key=lambda name: (rates[name], name))}"}
         starts = _FRONTIER.get(objective, [({}, rarest)])
         if given:
-            more, near = _supplied(given)
-            starts = [(bag | more, start | ({"near": near} if near else {})) for bag, start in starts[:1]
-                      if more or near]
+            bag, near = _supplied(given) or ({}, [])
+            starts = [(starts[0][0] | bag, starts[0][1] | ({"near": near} if near else {}))] if bag or near else []
         return [check_world(model, {"inventory_settings": bag, "start_settings": start,
                                     "episode_settings": {"length": 200, "goal": objective}})[0]
                 for bag, start in starts]
