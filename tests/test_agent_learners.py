@@ -21,7 +21,9 @@ PIXELS = get_preset("laptop", hidden=(16, 16), embedding=8, heads=2, memory=8, n
                     minibatches=2, phase_rollouts=2, phase_epochs=1)
 CRAFTER = get_simulator("crafter")
 WORLDS = CRAFTER.practice("collect_wood")[:1] + CRAFTER.practice("collect_stone")[:1]
-NAMES = ("ppo", "ppo-memory", "ad", "random")
+PRESETS = [pytest.param(SYMBOLS, id="symbols"), pytest.param(PIXELS, id="pixels", marks=pytest.mark.long)]
+NEW = ["ppo-memory", "ad"]
+NAMES = [*NEW, *(pytest.param(name, marks=pytest.mark.long) for name in ("ppo", "random"))]   # others try them, too
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +78,7 @@ def test_a_killed_training_goes_on_with_the_same_bits(name, tmp_path, long):
         assert same(straight.state_dict(), rebuilt.state_dict()), f"killed after {stop} rollouts"
 
 
-@pytest.mark.parametrize("preset", [SYMBOLS, PIXELS], ids=["symbols", "pixels"])
+@pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_plays_and_stays_as_it_was(name, preset):
     "Evaluations and clips are the same each time, and leave the learner as it was; threads change nothing."
@@ -153,6 +155,23 @@ def test_a_rollout_tells_what_was_unlocked():
         assert np.array_equal(trainer.kept.unlocked.numpy(), np.stack(seen))
         reached |= bool(trainer.kept.unlocked.any())
     assert reached
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("name", [NEW[0], *(pytest.param(name, marks=pytest.mark.long) for name in ("ppo", NEW[1]))])
+def test_every_network_can_learn_to_predict_changes(name, preset, tmp_path):
+    "It is an option. Then the loss falls below that of expecting no change, and a killed training goes on the same."
+    trainer, losses = start(name, preset, prediction_coef=1.0, epochs=4, learning_rate=3e-3), []
+    trainer.learner.speed_up(2)
+    for k in range(6):
+        losses.append(trainer.rollout().metrics["prediction_loss"])
+        if k == 4:
+            save_checkpoint(tmp_path / "at.pt", trainer.state_dict())
+    assert np.isfinite(losses).all() and (preset is PIXELS or losses[-1] < min(1, losses[0]))
+    rebuilt = start(name, preset, prediction_coef=1.0, epochs=4, learning_rate=3e-3)
+    rebuilt.load_state_dict(load_checkpoint(tmp_path / "at.pt"))
+    rebuilt.rollout()
+    assert same(rebuilt.state_dict(), trainer.state_dict())
 
 
 def test_a_preset_that_was_saved_before_a_number_was_thought_of_fits():

@@ -171,7 +171,8 @@ class Distillation(FastPPO):
         self.next_goal = NextGoal(preset.network.hidden[-1], int(action_space.n))
         initialise(self.next_goal, weights)
         self.next_goal.to(self.device)
-        rate, mine = preset.algorithm.phase_learning_rate, list(self.policy.parameters())
+        rate = preset.algorithm.phase_learning_rate
+        mine = [weight for name, weight in self.policy.named_parameters() if not name.startswith("prediction.")]
         self.match_optimizer = torch.optim.Adam(mine, lr=rate, fused=True)
         self.predict_optimizer = torch.optim.Adam([*mine, *self.next_goal.parameters()], lr=rate, fused=True)
         self.segments: list[dict[str, Any]] = []     # rollouts since the last phase

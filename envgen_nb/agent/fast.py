@@ -114,10 +114,10 @@ class FastPPO(PPO):
         "A batch of so many zeros, as for `ppo_loss`, in sequences of so many steps."
         num_envs = max(1, rows // steps)
         rollout = make_rollout(steps, num_envs, self.observation_space, self.device)
-        rollout.carry = self.start(num_envs)
+        rollout.carry, rollout.next_obs = self.start(num_envs), at(rollout.obs, 0)
         zeros = self.in_rows(rollout.rewards.to(self.device))
-        return {"obs": self.read(rollout), "actions": zeros.long(), "log_probs": zeros, "advantages": zeros,
-                "returns": zeros}
+        return self.inputs(rollout) | {"actions": zeros.long(), "log_probs": zeros, "advantages": zeros,
+                                       "returns": zeros}
 
     def speed_up(self, threads: int | None = None) -> int:
         "As many threads as are asked for, or as find gradients fastest here and now, which takes about two seconds."

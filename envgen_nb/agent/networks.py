@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from envgen_nb.agent.attention import (
     AttentionPool, GridAttentionPool, GridEmbedding, Linear, Patches, VectorFeatures, fan_in_,
 )
+from .prediction import Prediction
 from .presets import Network
 
 # %% ../../nbs/agent/53_agent.networks.ipynb #38adee74
@@ -273,6 +274,7 @@ class Policy(nn.Module):
         observation_space: spaces.Space,  # of a single environment: Box (H, W, 3) uint8, or a Dict of grids and vectors
         action_space: spaces.Discrete,    # of a single environment
         generator: torch.Generator,       # on the CPU; the initial weights are drawn from it
+        predicts: bool = False,           # whether it can also predict what an action changes
     ):
         super().__init__()
         if not isinstance(action_space, spaces.Discrete) or action_space.start != 0:
@@ -284,6 +286,7 @@ class Policy(nn.Module):
             self.actor = nn.Linear(width, int(action_space.n))
             self.critic = nn.Linear(width, 1)
             self.returns = ReturnNorm()
+            self.prediction = Prediction(width, int(action_space.n), observation_space) if predicts else None
         self.to_empty(device="cpu")
         initialise(self, generator)
         for head, gain in ((self.actor, 0.01), (self.critic, 0.1)):

@@ -56,7 +56,8 @@ def ppo_loss(
     algorithm: Algorithm,   # clip, value_coef, entropy_coef
 ) -> tuple[Tensor, dict[str, Tensor]]:  # the loss, and its parts and diagnostics as tensors
     "The loss of one minibatch."
-    logits, values = policy(batch["obs"])
+    features = policy.features(batch["obs"])
+    logits, values = policy.heads(features)
     log_pi = logits.log_softmax(-1)
     log_ratio = log_pi.gather(-1, batch["actions"][..., None])[..., 0] - batch["log_probs"]
     ratio, advantages = log_ratio.exp(), batch["advantages"]                            # ρ = π(a|s) / π_old(a|s)
@@ -68,8 +69,12 @@ def ppo_loss(
     with torch.no_grad():
         approx_kl = (ratio - 1 - log_ratio).mean()                # KL(π_old, π); http://joschu.net/blog/kl-approx.html
         clipfrac = ((ratio - 1).abs() > algorithm.clip).float().mean()
-    return loss, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy,
-                  "approx_kl": approx_kl, "clipfrac": clipfrac}
+    parts = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy,
+             "approx_kl": approx_kl, "clipfrac": clipfrac}
+    if policy.prediction:
+        parts["prediction_loss"] = policy.prediction(features, batch["actions"], batch["changes"])
+        loss = loss + algorithm.prediction_coef * parts["prediction_loss"]
+    return loss, parts
 
 # %% ../../nbs/agent/55_agent.ppo.ipynb #12922809
 def update(
@@ -102,7 +107,8 @@ class PPO(Learner):
                  device: torch.device | str = "cpu"):
         super().__init__(preset, observation_space, action_space, seed, device)
         weights, _, self.shuffle_generator = generators(seed, 3)
-        self.policy = self.kind(preset.network, observation_space, action_space, weights).to(self.device)
+        self.policy = self.kind(preset.network, observation_space, action_space, weights,
+                                predicts=preset.algorithm.prediction_coef > 0).to(self.device)
         self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=preset.algorithm.learning_rate, fused=True)
 
     @torch.inference_mode()
@@ -138,7 +144,14 @@ class PPO(Learner):
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         rows = {"actions": actions, "log_probs": log_probs, "values": values, "advantages": advantages,
                 "returns": returns}
-        return {name: self.in_rows(value) for name, value in rows.items()} | {"obs": self.read(rollout)}
+        return {name: self.in_rows(value) for name, value in rows.items()} | self.inputs(rollout)
+
+    def inputs(self, rollout: Rollout) -> dict[str, Any]:
+        "What the loss reads of a rollout as it was played: obs, and changes where the policy predicts them."
+        found = {"obs": self.read(rollout)}
+        if self.policy.prediction:
+            found["changes"] = each(self.in_rows, self.policy.prediction.read(rollout, self.device))
+        return found
 
     def in_rows(self, value: Tensor) -> Tensor:
         "What a rollout holds, (T, N, …), as rows from which minibatches can be chosen."

@@ -14,7 +14,8 @@ from typing import Any
 
 # %% ../../nbs/agent/50_agent.presets.ipynb #fc570ac1
 _FRACTIONS = ("gamma", "gae_lambda")                       # from 0 to 1
-_MAYBE_ZERO = ("blocks", "patch", "contrast", "embedding", "heads", "value_coef", "entropy_coef")
+_MAYBE_ZERO = ("blocks", "patch", "contrast", "embedding", "heads", "value_coef", "entropy_coef",
+               "prediction_coef")
 
 
 def _check_numbers(record: Any) -> None:
@@ -83,6 +84,7 @@ class Algorithm:
     value_coef: float = 0.5    # weight of the value loss
     entropy_coef: float = 0.01     # weight of the entropy bonus, per nat
     max_grad_norm: float = 0.5     # the gradient's L2 norm is cut to this
+    prediction_coef: float = 0.0   # weight of predicting what an action changes; 0: nothing is predicted
     microbatches: int = 2            # parts of a minibatch that threads can work on at once; on a GPU it stays whole
     phase_rollouts: int = 8          # rollouts between two phases of "ad", Achievement Distillation; as published,
     phase_epochs: int = 6            # with the passes of a phase, and
