@@ -14,6 +14,7 @@ Every run is one line of benchmarks/agent_tuning.jsonl. The score is told in bot
 `contrast=1` is `laptop` before it was told what is drawn on a square four times as loud as its colour (`_of_bytes`).
 `uniform` is no field either: so much of the probability was shared by all actions alike, whatever the policy says, as
 in Hafner et al. 2023 (https://arxiv.org/abs/2301.04104). `clip_above` is the ε for ratios above 1, where it differed.
+Rows without `learner` are of PPO. The first row of `ppo-memory` was played on a busy machine: its steps/s are no speed.
 """
 
 import argparse
