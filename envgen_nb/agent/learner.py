@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['Carry', 'learners', 'Truncation', 'Rollout', 'make_rollout', 'each', 'at', 'rows_of', 'generators', 'nobody',
-           'Learner', 'RandomLearner']
+           'Learner', 'RandomLearner', 'ScriptedLearner']
 
 # %% ../../nbs/agent/54_agent.learner.ipynb #e964834f
 import contextlib
 import copy
 import dataclasses
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from torch import Tensor
 from .networks import get_device
 from .presets import Preset
 from ..registry import Registry
+from ..world import Player, Simulator
 
 # %% ../../nbs/agent/54_agent.learner.ipynb #848e5f04
 Carry = dict[str, Tensor]                # what a learner remembers from step to step, tensors with N rows
@@ -122,6 +124,11 @@ class Learner(ABC):
         self.device, self.steps = get_device(str(device)), 0     # environment steps it has learned from
         _, self.act_generator = generators(seed, 2)              # the first is for weights
 
+    @classmethod
+    def of(cls, simulator: Simulator, preset: Preset) -> Callable[..., "Learner"]:
+        "What makes such a learner for a game: the class itself. `ValueError` if it cannot play that game."
+        return cls
+
     def start(self, num_envs: int) -> Carry:
         "What is remembered at the beginning of an episode, for so many sub-environments: tensors with N rows."
         return {}
@@ -206,7 +213,39 @@ class RandomLearner(Learner):
     def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor:
         return torch.full((rows_of(obs), int(self.action_space.n)), 1 / int(self.action_space.n))
 
+# %% ../../nbs/agent/54_agent.learner.ipynb #f9f8f843
+class ScriptedLearner(Learner):
+    "The game's own player by rules; it learns nothing, and always does the same in the same place."
+
+    def __init__(self, player: Player, *arguments: Any, **named: Any):      # the others as of any learner
+        super().__init__(*arguments, **named)
+        self.player = player
+
+    @classmethod
+    def of(cls, simulator: Simulator, preset: Preset) -> Callable[..., Learner]:
+        player = simulator.player(preset.obs)
+        if player is None:
+            others = [obs for obs in simulator.observations if simulator.player(obs)]
+            raise ValueError(f"{simulator.name} has no player by rules" + (
+                f" that sees {preset.obs}, but one that sees {' or '.join(others)}: choose such an agent" if others
+                else ", so there is nothing for the learner scripted to play it with"))
+        return functools.partial(cls, player)
+
+    def start(self, num_envs: int) -> Carry:
+        return {"memory": torch.from_numpy(self.player.start(num_envs)).to(self.device)}
+
+    def act(self, obs: Any, carry: Carry | None = None,
+            generator: torch.Generator | None = None) -> tuple[Tensor, Carry, dict[str, Tensor]]:
+        carry = carry or self.start(rows_of(obs))
+        seen = each(lambda value: value.cpu().numpy() if isinstance(value, Tensor) else value, obs)
+        actions, memory = self.player.act(seen, carry["memory"].cpu().numpy())
+        return torch.from_numpy(actions), {"memory": torch.from_numpy(memory).to(self.device)}, {}
+
+    def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor:
+        return torch.nn.functional.one_hot(self.act(obs, carry)[0], int(self.action_space.n)).float()
+
 # %% ../../nbs/agent/54_agent.learner.ipynb #57f13697
 learners = Registry("learner", "envgen_nb.learners", Learner, {
     "ppo": "envgen_nb.agent.fast:FastPPO", "ppo-memory": "envgen_nb.agent.memory:MemoryPPO",
-    "ad": "envgen_nb.agent.distillation:Distillation", "random": "envgen_nb.agent.learner:RandomLearner"})
+    "ad": "envgen_nb.agent.distillation:Distillation", "random": "envgen_nb.agent.learner:RandomLearner",
+    "scripted": "envgen_nb.agent.learner:ScriptedLearner"})
