@@ -5,11 +5,12 @@
 # %% auto #0
 __all__ = ['KINDS', 'UNSET', 'vocabularies', 'games', 'Section', 'World', 'Parameter', 'parameters', 'counted', 'in_words',
            'settings_in_words', 'differences', 'Complaint', 'check_world', 'load_worlds', 'laid_out', 'save_worlds',
-           'random_world', 'Simulator', 'base_seeds', 'check_number', 'step_limits', 'check_changes',
+           'random_world', 'Player', 'Simulator', 'base_seeds', 'check_number', 'step_limits', 'check_changes',
            'world_fingerprint', 'hand_out', 'get_simulator', 'make_vec']
 
 # %% ../nbs/world/02_world.ipynb #27e31255
 import hashlib
+import io
 import json
 import random
 import re
@@ -432,6 +433,25 @@ def random_world(
             left = _fitting(left, complaints)
     raise ValueError(f"no valid world was found in 1,000 draws; the last one: {complaints[0]}")
 
+# %% ../nbs/world/02_world.ipynb #afb314a1
+class Player(ABC):
+    "Plays a game by rules, from what an agent sees of it; it holds no state."
+
+    @abstractmethod
+    def start(
+        self,
+        num_envs: int,
+    ) -> np.ndarray:   # (N, bytes) uint8
+        "What it remembers at the beginning of an episode, for so many sub-environments."
+
+    @abstractmethod
+    def act(
+        self,
+        obs: Any,                          # N observations, arrays as the environment gives them
+        memory: np.ndarray,                # (N, bytes) uint8, which stays as it is
+    ) -> tuple[np.ndarray, np.ndarray]:    # actions (N,) int64, and what it remembers after them
+        "Choose an action in each sub-environment."
+
 # %% ../nbs/world/02_world.ipynb #bff1854c
 vocabularies = Registry("vocabulary", "envgen_nb.vocabularies", World, {})
 
@@ -498,6 +518,20 @@ class Simulator(ABC):
     def preview(self, world: World | None = None, seed: int = 0) -> np.ndarray:
         "A picture (H, W, 3) uint8 of the start of an episode: the whole level, and what the agent sees."
 
+    def show(
+        self,
+        world: World | None = None,   # None: the original game
+        seed: int = 0,                # of the episode
+        width: int = 620,             # of the picture on the page, in pixels
+    ) -> Any:                         # shown at the end of a notebook's cell
+        "`preview`, for a notebook."
+        from IPython.display import Image as Shown
+        from PIL import Image
+
+        data = io.BytesIO()
+        Image.fromarray(self.preview(world, seed)).save(data, "png", optimize=True)
+        return Shown(data.getvalue(), width=width)
+
     @abstractmethod
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
         "The same start in numbers: counts of what matters, and distances from the agent (None: there is none)."
@@ -527,6 +561,10 @@ class Simulator(ABC):
         success rates so far in percent; the plainest first; none: the game, or this vocabulary, has no such starts.
         `given`: some of its `conditions` that are to hold from the start; none: they cannot be given."""
         return []
+
+    def player(self, obs: str) -> Player | None:
+        "A player by rules that sees such observations; None: there is none."
+        return None
 
     @abstractmethod
     def score(self, success_rates: Mapping[str, float]) -> float:

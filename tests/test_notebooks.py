@@ -31,9 +31,9 @@ def run_notebook(path: Path, told: Path) -> None:
 
 # They compile what their own cells define, measure, or train and draw, which takes from ten seconds to half a minute;
 # other tests try the same code in the short form.
-LONG = ("00", "05", "06", "14", "17", "18", "19", "20", "21", "22", "23", "24", "25", "26", "27", "28a", "29", "33", "34",
-        "35", "36", "51", "53", "55", "57", "58", "62", "63", "64", "67", "68", "70", "71", "72", "73", "75", "79",
-        "81", "82", "77a", "83", "84", "86", "87", "90", "91", "92", "93")
+LONG = ("00", "05", "06", "14", "17", "18", "19", "20", "21", "22", "23", "24", "25", "26", "27", "28a", "29", "33",
+        "34", "35", "36", "51", "53", "55", "57", "58", "62", "63", "64", "67", "68", "70", "71", "72", "73", "75",
+        "79", "81", "82", "77a", "83", "84", "86", "87", "90", "91", "92", "93")
 NOTEBOOKS = [pytest.param(path, id=path.stem, marks=[pytest.mark.long] * path.stem.startswith(LONG))
              for path in sorted((ROOT / "nbs").glob("*/*.ipynb"), key=lambda path: path.name)
              if path.parent.name not in ("lab", "workshop")]
@@ -67,7 +67,7 @@ def gain(path: Path, **parameters) -> float:
 @pytest.mark.long
 def test_the_first_workshop(tmp_path, one_thread):
     """It runs without a person, in its own folder, with its defaults, and shows what it teaches: training helps."""
-    assert len(WORKSHOP) == 1 and gain(tmp_path / "done.ipynb") > 0.3
+    assert [path.stem[0] for path in WORKSHOP] == list("1234") and gain(tmp_path / "done.ipynb") > 0.3
 
 
 @pytest.mark.long
@@ -87,3 +87,34 @@ def test_the_first_workshop_trains_in_worlds_of_ones_own(tmp_path, one_thread):
     shown = str(nbformat.read(tmp_path / "done.ipynb", 4))
     for text in ("Teach it to be brave.", "Your answer gives 4 worlds.", "score of the policy"):
         assert text in shown, text
+
+
+def shown(number: int, folder: Path, **parameters) -> str:
+    """What a workshop shows that is executed with these parameters."""
+    papermill.execute_notebook(WORKSHOP[number - 1], folder / "done.ipynb", parameters, kernel_name="python3",
+                               progress_bar=False, cwd=WORKSHOP[number - 1].parent)
+    cells = nbformat.read(folder / "done.ipynb", 4).cells
+    return "\n".join(str(o.get("text") or o.get("data")) for c in cells for o in c.get("outputs", ()))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", (0, 3))
+def test_the_second_workshop_shows_that_ppo_learns(seed, tmp_path, one_thread):
+    told = shown(2, tmp_path, seed=seed, orchard_steps=20_480, crafter_steps=4096)
+    chance, trained = map(int, re.search(r"chance: (\d+)% of the apples, trained: (\d+)%", told).groups())
+    assert trained > chance + 30 and "what was done" in told
+
+
+@pytest.mark.long
+def test_the_third_workshop_runs_an_experiment(tmp_path, one_thread):
+    told = shown(3, tmp_path, seeds=[0, 1], steps=4096, episodes=4)
+    assert "6 trainings" in told and told.count(": done") == 6 and "lucky is better by" in told
+
+
+@pytest.mark.long
+def test_the_fourth_workshop_has_a_board(tmp_path, one_thread):
+    """The first of a room trains plain PPO, the second finds it there."""
+    ours = {"board": str(tmp_path / "room"), "steps": 4096, "episodes": 4}
+    assert "plain PPO" in shown(4, tmp_path, name="ada", **ours)
+    told = shown(4, tmp_path, name="bert", seed=0, **ours)
+    assert all(name in told for name in ("ada", "bert", "plain PPO")) and " 3. " in told

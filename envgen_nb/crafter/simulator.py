@@ -15,11 +15,12 @@ from gymnasium.vector import VectorEnv
 
 from .spaces import OBSERVATIONS, check_settings
 from .fast.dynamics import CONDITIONS, DEATHS, NEEDS
+from .player import CrafterPlayer
 from .reference import ACTIONS, AREA, LENGTH, MATERIALS, OBJECTIVES, Game
 from .vector import CrafterVectorEnv
 from .warnings import warnings_of
 from .world import PREREQUISITES, CrafterWorld, ExtendedCrafterWorld
-from ..world import Complaint, Simulator, World, base_seeds, check_world
+from ..world import Complaint, Player, Simulator, World, base_seeds, check_world
 
 
 # %% ../../nbs/crafter/29_crafter.simulator.ipynb #fbe97945
@@ -317,6 +318,10 @@ class Crafter(Simulator):
         return [check_world(model, {"inventory_settings": bag, "start_settings": start,
                                     "episode_settings": {"length": 200, "goal": objective}})[0]
                 for bag, start in starts]
+
+    def player(self, obs: str) -> Player | None:
+        "`CrafterPlayer`, which sees symbols; it is compiled when it first plays."
+        return CrafterPlayer() if obs == "symbols" else None
 
     def score(self, success_rates: Mapping[str, float]) -> float:
         "The Crafter score of success rates in percent, 0 to 100."

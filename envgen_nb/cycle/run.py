@@ -234,8 +234,8 @@ def new_learner(run: RunFolder, device: str = "cpu") -> Learner:
     "The learner of a run as it is before any training."
     settings = run.settings
     with contextlib.closing(run.simulator.make_vec([run.original], num_envs=1, obs=settings.preset.obs)) as venv:
-        return learners.find(settings.learner)(settings.preset, venv.single_observation_space,
-                                               venv.single_action_space, settings.seed, device)
+        made = learners.find(settings.learner).of(run.simulator, settings.preset)
+        return made(settings.preset, venv.single_observation_space, venv.single_action_space, settings.seed, device)
 
 
 def load_state(run: RunFolder, cycle: str, learner: Learner, state: dict[str, Any]) -> Learner:

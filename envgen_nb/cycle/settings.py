@@ -54,7 +54,8 @@ class RunSettings(BaseModel):
     evaluation_runs: int = Field(3, ge=1, le=100, description="evaluations per measurement, for mean and std")
     evaluation_episodes: int = Field(20, ge=1, le=10_000, description="episodes per evaluation")
 
-    learner: str = Field("ppo", description="who learns: ppo, ppo-memory, ad, random, or a class of your own")
+    learner: str = Field("ppo", description="who learns: ppo, ppo-memory, ad, random, scripted (plays by rules), or "
+                         "a class of your own")
     agent: str = Field("symbols", description="preset of the agent: symbols, symbols-long, laptop or paper")
     agent_options: dict[str, Any] = Field(default_factory=dict, description="numbers of the preset to change")
     device: str = Field("cpu", description="where the network runs: cpu, cuda or cuda:1")
@@ -192,6 +193,15 @@ def _check_room(settings: RunSettings) -> None:
                          f"which {settings.agent} trains in designed worlds")
 
 
+def _check_learner(settings: RunSettings) -> None:
+    "A `ValueError` if the learner is not there, or cannot play the game."
+    found = learners.find(settings.learner)
+    try:
+        found.of(get_simulator(settings.simulator), settings.preset)
+    except ValueError as error:
+        raise ValueError(f"learner: {error}") from None
+
+
 def usable_settings(given: dict[str, Any]) -> RunSettings:
     "Settings from data whose designer, learner, curriculum and templates are there."
     settings = checked_settings(given)
@@ -204,7 +214,7 @@ def usable_settings(given: dict[str, Any]) -> RunSettings:
             raise ValueError(f"chooser: the designer {settings.designer!r} does not read what is asked, so it cannot "
                              "choose; let the rule choose")
         load_templates(settings.templates)
-        learners.find(settings.learner)
+        _check_learner(settings)
         _check_room(settings)
     except ValueError as error:
         raise SettingsError(str(error)) from None
