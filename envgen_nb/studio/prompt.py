@@ -332,9 +332,11 @@ def editor_view(editor: Editor) -> widgets.Widget:
     "The template to edit on one side, the filled-in prompt on the other."
     kind = widgets.ToggleButtons(options=[("First prompt", "first"), ("Later prompts", "update")], value=editor.kind,
                                  tooltips=["asked in cycle 1", "asked from cycle 2 on, with the success rates"])
-    area = widgets.Textarea(value=editor.text, rows=22, tooltip="the template; {{…}} are placeholders",
+    area = widgets.Textarea(value=editor.text, rows=22, description="the template",
+                            tooltip="the template; {{…}} are placeholders",
                             layout=widgets.Layout(width="auto", height="auto"))
     area.add_class("envgen")
+    area.add_class("envgen-unlabelled")
     listed, filled, changed = widgets.HTML(), widgets.HTML(), widgets.HTML()
     linked(editor, "kind", kind)
     listen(area, lambda text: setattr(editor, editor.kind, text), editor)
