@@ -106,7 +106,7 @@ def curves_end_at(seen: Browser, step: int) -> None:
 
 
 def template(seen: Browser):
-    return studio(seen).get_by_title("the template; {{…}} are placeholders")
+    return studio(seen).get_by_role("textbox", name="the template")
 
 
 def run(place: Path, name: str = "first") -> RunFolder:
