@@ -93,8 +93,10 @@ def refused_html(complaints: Sequence[str]) -> str:
 def manual_view(session: Session) -> widgets.Widget:
     "The prompt to copy and a box for the reply, while a person is being asked."
     copy = CopyButton(label="Copy the prompt", hint="Copy the prompt, to be pasted into a chat window")
-    box = widgets.Textarea(rows=10, placeholder="Paste the whole reply of the model here", tooltip="the model's reply",
+    box = widgets.Textarea(rows=10, placeholder="Paste the whole reply of the model here",
+                           description="the model's reply", tooltip="the model's reply",
                            layout=widgets.Layout(width="auto"))
+    box.add_class("envgen-unlabelled")
     asked, wrong = widgets.HTML(), widgets.HTML()
     shown: tuple[str, Path] | None = None                    # the question that the box is for
 
