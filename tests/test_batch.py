@@ -1,6 +1,7 @@
 """Headless runs and the command line, as their users call them."""
 import ctypes
 import html
+import io
 import json
 import os
 import re
@@ -24,9 +25,13 @@ from envgen_nb.batch import (
 )
 from envgen_nb.cli import main
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import open_run, reserve_folder
-from envgen_nb.cycle.settings import RunSettings, SettingsError, load_settings
-from envgen_nb.studio.report import write_report
+from envgen_nb.cycle.settings import RunSettings, SettingsError, load_settings, make_settings
+from envgen_nb.designer.prompt import load_templates
+from envgen_nb.studio.history import asked, templates_of
+from envgen_nb.studio.report import ReadOnce, write_report
+from envgen_nb.studio.watch import watched
 
 ROOT = Path(__file__).parent.parent
 ENVGEN = Path(sys.executable).with_name("envgen")
@@ -148,6 +153,46 @@ def test_a_run_that_has_only_begun_has_a_report(run, tmp_path):
     begun = create_run(run.settings, tmp_path / "begun")
     page = write_report(begun).read_text()
     assert "not finished: cycle 0 of 2" in page and "No cycle has begun yet." in page and "not whole" not in page
+
+
+def test_the_agent_is_watched_as_it_was_after_each_cycle(run):
+    films = watched(run, "cycle-1:1", ["cycle-2", "cycle-0", "random"], seed=3, steps=25)
+    assert [film["who"] for film in films] == ["before training", "after cycle 2", "actions at random"]
+    for film in films:
+        sheet = Image.open(io.BytesIO(film["sheet"]["data"]))
+        assert film["steps"] == len(film["chosen"]) == len(film["totals"]) <= 25
+        assert sheet.size[0] == film["sheet"]["columns"] * film["sheet"]["width"]
+        assert all(1 <= step <= film["steps"] for step in film["reached"].values())
+    chances = np.array(films[1]["chances"])
+    assert chances.shape == (films[1]["steps"], len(run.simulator.actions)) and abs(chances.sum(1) - 100).max() <= 9
+    assert films[2]["chances"] is None and films[2]["values"] is None
+    json.dumps([{name: part for name, part in film.items() if name not in ("sheet", "seen")} for film in films])
+    with pytest.raises(ValueError, match="no such world or agent"):
+        watched(run, "cycle-7:1")
+
+
+def test_each_prompt_is_a_row(run):
+    rows = asked(run)
+    assert [row.cycle for row in rows] == ["cycle-1", "cycle-2"] and rows[0].prompt == ""        # the kit's own
+    assert rows[1].prompt == run.text("cycle-2", "prompt.md") and all(row.score for row in rows)
+    first, second = (run.evaluation(f"cycle-{k}").feedback(run.simulator.objectives) for k in (0, 1))
+    assert all((old, new) == (first[name][0], second[name][0]) for name, old, new in rows[0].moved)
+    assert templates_of(run, "cycle-2") == load_templates(run.path / "templates")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("game", ["minigrid", "heist"])
+def test_other_games_have_reports_and_can_be_watched(game, tmp_path):
+    pytest.importorskip({"heist": "procgen"}.get(game, game))
+    found = create_run(make_settings(simulator=game, num_cycles=2, num_worlds=2, cycle_steps=4096, final_steps=0,
+                                     evaluation_runs=1, evaluation_episodes=4, threads=1), tmp_path / "run")
+    for _ in run_cycles(found.path):
+        pass
+    once = ReadOnce(found.path)
+    page = write_report(once).read_text()
+    assert not once.problems and page.count("data:image/webp") >= 6 and "What changed" in page
+    assert [film["who"] for film in watched(found, "cycle-2:1", ["cycle-2"], steps=10)] == ["after cycle 2"]
+    assert len(asked(found)) == 2
 
 
 def test_a_run_is_shared_without_its_agents(run, tmp_path):
