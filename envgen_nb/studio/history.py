@@ -189,7 +189,9 @@ def history_view(session: Session) -> widgets.Widget:
             rows += mine
             options += [(f"{one.run}, {one.cycle.replace('-', ' ')}", (path, one.cycle)) for one in mine]
         if prompt.options != tuple(options):
-            prompt.options = options
+            chosen, prompt.options = prompt.value, options
+            known = [value for _, value in options]
+            prompt.value = chosen if chosen in known else next(iter(known), None)
         shown.value = (f'<div class="envgen" style="overflow-x:auto" tabindex="0" role="region" '
                        f'aria-label="prompts">{damaged}{history_html(rows)}</div>')
 
