@@ -8,7 +8,7 @@ __all__ = ['TOLD', 'PICTURES', 'CLIP', 'TEXTS', 'WIDE', 'ReadOnce', 'absent', 'c
            'small_clip', 'clip_html', 'moments_html', 'agent_html', 'gaps_html', 'designed_html', 'rate', 'apart_by',
            'moved_html', 'conversation_html', 'story_html', 'measured_chart', 'measured_steps', 'training_chart',
            'heatmap', 'charts_html', 'bar', 'rates_html', 'settings_html', 'sections', 'page', 'write_report',
-           'write_interactive', 'share_run']
+           'write_interactive', 'share_run', 'share_view']
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #48a70603
 import base64
@@ -19,6 +19,7 @@ import os
 import re
 import secrets
 import shlex
+import threading
 import zipfile
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,6 +27,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import ipywidgets as widgets
 import numpy as np
 from PIL import Image
 
@@ -42,13 +44,13 @@ from ..files import write_text
 from ..results import Measured, edges, measurements, rollouts, training_score, wilson_interval
 from .archive import archive_html, bottleneck_html
 from .charts import Panel, sheet
-from .elements import fold, note, table
+from .elements import button, fold, note, table
 from envgen_nb.studio.figures import (
     BEFORE_EDIT, NOTHING, by_rate, heatmap_figure, learning_figure, missing_html, score_figure, success_figure,
 )
 from .play import Recording, record
 from .progress import duration
-from .run import explain
+from .run import Session, explain, guarding
 from ..world import counted, settings_in_words
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #7687f5a3
@@ -693,3 +695,24 @@ def share_run(
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+# %% ../../nbs/studio/86a_studio.report.ipynb #86a0f002
+def share_view(session: Session) -> tuple[widgets.Widget, widgets.Widget]:   # the button, and what it says
+    "Pack the run that is open."
+    told = widgets.HTML()
+
+    def pack(path: Path) -> None:
+        with guarding(session):
+            packed = share_run(RunFolder(path))
+            size = packed.stat().st_size / 1e6
+            told.value = note(f"Packed with its report: {packed} ({size:.1f} MB, without agents)")
+        go.disabled = False
+
+    def share() -> None:
+        if session.run is None:
+            raise ValueError("no run is open: open the one that is to be shared")
+        go.disabled, told.value = True, note("The report is being made…")
+        threading.Thread(target=pack, args=(session.run.path,), daemon=True).start()
+
+    go = button("Share", "Pack this run and its report into one zip, without the agents", share, session, "share-alt")
+    return go, told

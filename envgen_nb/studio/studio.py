@@ -33,14 +33,17 @@ from .compare import compare_view, strip_html
 from .figures import dots
 from .elements import STYLE, Present, Road, bind, button, column, help_view, listen, note, row
 from .plan import Plan, plan_view, take_over
+from .history import history_view
 from .play import Keys
 from .prompt import Editor, apply, latest_facts, new_settings, prompt_view, show_run
 from .reply import coming_view, manual_view, reply_view
+from .report import share_view
 from .run import Session, guarding, station, stations
 from envgen_nb.studio.step import (
     buttons_view, curves_view, measure_view, objectives_html, runs_view, status_html, status_view, thin,
     training_lines, wanted_view,
 )
+from .watch import watch_view
 from .worlds import Worlds, worlds_view
 from ..world import counted, get_simulator
 
@@ -269,6 +272,8 @@ PAGES: dict[str, Callable[["Studio"], widgets.Widget]] = {     # name → what i
     "Train": lambda studio: column(plan_view(studio.plan, studio.new), curves_view(studio.session)),
     "Measure": lambda studio: measure_view(studio.session),
     "Compare": lambda studio: compare_view(studio.session),
+    "Watch": lambda studio: watch_view(studio.session),
+    "History": lambda studio: history_view(studio.session),
 }
 
 
@@ -321,8 +326,8 @@ class Studio(_Desk):
         present.observe(lambda change: (self.view.add_class if change.new else self.view.remove_class)("envgen-large"),
                         "large")
         self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"),
-                           runs_view(self.session, self.new, present, help_view()), self.asking, self.road,
-                           self.buttons, status_view(self.session), self.tabs, Keys())
+                           runs_view(self.session, self.new, *share_view(self.session), present, help_view()),
+                           self.asking, self.road, self.buttons, status_view(self.session), self.tabs, Keys())
         self.view.add_class("envgen-studio")
         self.open_page(station(self.session.where) if self.session.where else "Prompt")
         bind(self.session, ["where", "doing", "busy", "asked"], self._follow)
