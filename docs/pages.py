@@ -50,7 +50,7 @@ def write(path: Path, text: str) -> Path:
 def place(target: Path) -> str | None:
     "The page of the site that shows a file of the repository, from the root of the site; None: there is none."
     inside = target.relative_to(ROOT)
-    if inside.parts[0] == "nbs" and target.suffix == ".ipynb":
+    if inside.parts[0] == "nbs" and len(inside.parts) == 3 and target.suffix in (".ipynb", ".md"):
         return f"/notebooks/{inside.relative_to('nbs')}"
     if inside.parts[0] == "docs" and target.suffix in (".md", ".png", ".svg", ".webp"):
         return f"/{inside.relative_to('docs')}"
@@ -135,7 +135,11 @@ def notebooks() -> list[Path]:
             number = re.match(r"\d+[a-z]?(?=_)", path.name)
             index.append(f"- [{number[0] + ' ' if number else ''}{head}](/notebooks/{part}/{path.name})"
                          f"{': ' + what[0].lower() + what[1:] if what else ''}")
-        entries = "\n".join(f"{part}/{path.stem}" for path in books)
+        texts = sorted((ROOT / "nbs" / part).glob("*.md"))                  # the teacher's page
+        for path in texts:
+            made.append(write(DOCS / "notebooks" / part / path.name, relink(path.read_text(), path.parent)))
+            index.append(f"- [{path.read_text().splitlines()[0].lstrip('# ')}](/notebooks/{part}/{path.name})")
+        entries = "\n".join(f"{part}/{path.stem}" for path in [*books, *texts])
         index += ["", f"```{{toctree}}\n:hidden:\n:caption: {name}\n\n{entries}\n```", ""]
     return [*made, write(DOCS / "notebooks" / "index.md", relink("\n".join(index), DOCS))]
 
