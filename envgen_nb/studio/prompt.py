@@ -115,6 +115,7 @@ class _Prompt(HasTraits):
     no_feedback = Unicode("", help="that of a later prompt in a run whose designer is told no rates")
     worlds = Unicode("", help="that of a later prompt in a run whose designer is told what happened in its worlds")
     facts = AnyTrait(None, help="for the later prompts, as `latest_facts` gives them; None: made up")
+    beginning = AnyTrait(None, help="what the first prompt of the run tells beside the game, `Told`; None: nothing")
     complaints = Tuple(help="what is wrong with the template that is shown")
     filled = Unicode("", help="the prompt as the model will get it")
 
@@ -123,7 +124,7 @@ class _Prompt(HasTraits):
         "The template that is shown."
         return getattr(self, self.kind)
 
-    @observe("simulator", "vocabulary", "num_worlds", "kind", "first", "update", "facts")
+    @observe("simulator", "vocabulary", "num_worlds", "kind", "first", "update", "facts", "beginning")
     def _work_out(self, _: object = None) -> None:
         "Follow every change."
         there = get_simulator(self.simulator).vocabulary_names()
@@ -139,6 +140,8 @@ class _Prompt(HasTraits):
     def values(self) -> dict[str, str]:
         "What the placeholders stand for."
         simulator = get_simulator(self.simulator)
+        if self.kind == "first":
+            return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), told=self.beginning)
         facts = self.facts or ({name: (0.0, 0.0) for name in simulator.objectives}, (), ())
         return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), *facts)
 
@@ -194,6 +197,7 @@ def show_run(editor: Editor, run: RunFolder) -> None:
         editor.simulator, editor.vocabulary = settings.simulator, settings.vocabulary
         editor.num_worlds, editor.designer = settings.num_worlds, settings.designer
         editor.options = {**editor.options, **settings.designer_options}
+        editor.beginning = told(run, 1)
         for name in LIMITS:
             setattr(editor, name, getattr(settings, name) or 0)
         editor.first, editor.update = found.first, found.update
