@@ -183,6 +183,7 @@ def test_generate_with_replay(seen, place):
 
 @pytest.mark.long
 def test_generate_by_hand(seen, place):
+    tab(seen, "Prompt")
     studio(seen).get_by_label("Designer").first.select_option("manual")
     press(seen, "Generate")
     box = studio(seen).get_by_placeholder("Paste the whole reply")
