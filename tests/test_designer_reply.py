@@ -409,7 +409,7 @@ HOSTILE = {
 def test_hostile_replies_take_less_than_a_second(name):
     "Of the processor, for each of the three: reading, annotating, and what the studio shows of it."
     reply, model = HOSTILE[name], CRAFTER.world_class("extended")
-    run = SimpleNamespace(simulator=CRAFTER, settings=SimpleNamespace(vocabulary="extended", num_worlds=4),
+    run = SimpleNamespace(simulator=CRAFTER, settings=SimpleNamespace(vocabulary="extended", num_proposed=4),
                           cycles=["cycle-0", "cycle-1"], worlds=lambda cycle: [])
     assert len(reply) == MAX_CHARACTERS
     for work in (lambda: parse_reply(reply, model, 4), lambda: annotated(reply, model, 4),

@@ -208,8 +208,8 @@ def test_a_world_is_edited(seen, place):
     seen.page.wait_for_function("before => document.querySelector('.envgen-studio .envgen-card img')"
                                 ".getAttribute('src') !== before", arg=before)
     seen.timed("from edit to new picture, in the studio", started)
-    for _ in range(200):
-        if (run(place).path / "cycle-1" / "edited.md").exists():
+    for _ in range(300):
+        if "beaches" in (run(place).text("cycle-1", "edited.md") or ""):
             break
         time.sleep(0.1)
     assert "beaches" in run(place).text("cycle-1", "edited.md")
