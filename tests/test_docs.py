@@ -56,7 +56,7 @@ def site(tmp_path_factory) -> Path:
 
 
 def test_it_is_what_make_docs_makes():
-    make = ["make", f"VENV={Path(sys.executable).parent.parent}", "-n", "docs"]
+    make = ["make", f"VENV={Path(sys.executable).parent.parent}", "--no-print-directory", "-n", "docs"]
     said = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert f"{COMMAND} " in said and said.strip().endswith("docs docs/_build/html")
 
