@@ -8,7 +8,9 @@ With several processes (`-n 2`) the tests of a file stay in one, so that what a 
 the files in `SPREAD` need nothing of each other and go wherever there is room. All browser tests are one group: one
 JupyterLab serves them.
 """
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -166,6 +168,10 @@ class Progress:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    with contextlib.suppress(ValueError):              # in another thread than the main one
+        if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+            # In the background of a shell, Ctrl-C is ignored, and would be by the programs that the tests start.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("OMP_NUM_THREADS", "1")      # or the processes' threads wait for each other most of the time
     set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "envgen_nb-hypothesis")
     for name, examples in EXAMPLES.items():

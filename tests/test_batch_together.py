@@ -23,9 +23,8 @@ TINY = ("-p num_cycles 1 -p num_worlds 2 -p final_steps 0 -p evaluation_runs 1 -
 
 
 def start(cwd: Path, *arguments: object) -> subprocess.Popen:
-    """The command, as on a terminal: Ctrl-C reaches it, also where the tests run in the background of a shell."""
     return subprocess.Popen([ENVGEN, *map(str, arguments)], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+                            text=True)
 
 
 def wait_for(what: Callable[[], object], seconds: float = 300) -> None:
