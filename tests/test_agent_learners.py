@@ -5,6 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 import torch
+from states import same
 
 from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from envgen_nb.agent.evaluate import evaluate
@@ -41,17 +42,6 @@ def start(name, preset=SYMBOLS, seed=0, **changes):
     venv.add_worlds(WORLDS, 25)
     learner = learners.find(name)(preset, venv.single_observation_space, venv.single_action_space, seed)
     return Trainer(learner, venv, EnvGen(preset.num_envs, 0, 0.5))
-
-
-def same(a, b):
-    "Whether two states hold the same, bit by bit."
-    if isinstance(a, torch.Tensor):
-        return a.dtype == b.dtype and torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
-    return a == b
 
 
 def rollouts(trainer, first, last):

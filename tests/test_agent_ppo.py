@@ -10,6 +10,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from states import same
 
 from envgen_nb.agent import fast, graphs
 from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
@@ -48,17 +49,6 @@ def played(agent, venv, steps=32):
     rollout = make_rollout(steps, venv.num_envs, venv.single_observation_space)
     episodes, _ = play(agent, venv, venv.reset()[0], {}, rollout)
     return rollout, episodes
-
-
-def same(a, b):
-    "Whether two states hold the same, bit by bit."
-    if isinstance(a, torch.Tensor):
-        return a.dtype == b.dtype and torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
-    return a == b
 
 
 @given(T=st.integers(1, 12), N=st.integers(1, 4), gamma=st.floats(0, 1), gae_lambda=st.floats(0, 1),
