@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from states import same
 
 from envgen_nb.agent import fast
 from envgen_nb.agent.checkpoint import load_checkpoint
@@ -55,11 +56,6 @@ def alive(marker: str) -> list[str]:
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_checkpoint(folder / "checkpoint.pt")["learner"]["policy"]
-
-
-def same(some: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> bool:
-    """Bit for bit."""
-    return some.keys() == others.keys() and all(torch.equal(some[name], others[name]) for name in some)
 
 
 @pytest.fixture(scope="module")
