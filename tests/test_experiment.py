@@ -163,13 +163,16 @@ def test_it_is_stopped_and_goes_on(tmp_path):
     kept of each run, which is enough to play."""
     path = written(tmp_path, [0], steps=200_000, more='checkpoints = "last"')
     process = start(path, tmp_path / "out")
-    while not (tmp_path / "out" / "plain" / "seed-0" / "cycle-1" / "metrics.jsonl").exists():
+    while not (tmp_path / "out" / "experiment.toml").exists():
+        time.sleep(0.1)
+        assert process.poll() is None
+    opened = ExperimentFolder(tmp_path / "out")
+    while not opened.state("plain", 0).done:
         time.sleep(0.1)
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 130 and "the same command goes on with it" in output and "Traceback" not in output
-    opened = ExperimentFolder(tmp_path / "out")
     assert [state.state for state in opened.states()] == ["waiting", "waiting"] and opened.state("plain", 0).done
     assert all(holder(run) is None for run in (tmp_path / "out").glob("*/seed-0"))
     for run in (opened.run(arm, 0) for arm in opened.experiment.arms):     # as if it had been a short one
