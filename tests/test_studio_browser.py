@@ -4,6 +4,7 @@ With `--long` there are more stages, and pictures of each (light and dark, wide 
 measured are kept in the folder that ENVGEN_SCREENSHOTS names, else in pytest's temporary folder. No time is asserted.
 """
 import io
+import re
 import time
 
 import numpy as np
@@ -100,7 +101,13 @@ def test_a_wrong_combination_is_told_beside_the_control(seen):
     seen.shot("complaint", told)
     card.get_by_label("peaceful").select_option("as in the game")
     told.wait_for(state="hidden")
-    card.get_by_role("button", name="Close edit").click()
+    close(card, "edit")
+
+
+def close(card, panel: str):
+    """Close a panel of a card: the kernel does it, so it takes a moment."""
+    card.get_by_role("button", name=f"Close {panel}").click()
+    card.get_by_role("button", name=re.compile(rf"\b{panel.capitalize()}$")).wait_for()    # its icon comes before
 
 
 def focus(seen: Browser):
@@ -113,6 +120,7 @@ def test_a_setting_is_edited_with_the_keyboard_alone(seen):
     card = cards(seen).first
     card.get_by_role("button", name="Edit").focus()
     seen.page.keyboard.press("Enter")
+    card.get_by_role("button", name="Close edit").wait_for()
     card.get_by_label("target biome").wait_for()
     while focus(seen)[0] != "SELECT":
         seen.page.keyboard.press("Tab")
@@ -121,7 +129,7 @@ def test_a_setting_is_edited_with_the_keyboard_alone(seen):
     seen.page.keyboard.press("ArrowUp")                      # the cell above
     card.get_by_text("target biome: mountain").wait_for()
     assert seen.page.locator(".jp-Notebook .jp-Cell").count() == 3
-    card.get_by_role("button", name="Close edit").click()
+    close(card, "edit")
 
 
 def test_a_world_is_played_with_the_keyboard(seen):
@@ -148,7 +156,7 @@ def test_a_world_is_played_with_the_keyboard(seen):
     seen.shot("play", card)
     card.get_by_role("button", name="Start again").click()
     status.filter(has_text="Step 0,").wait_for()
-    card.get_by_role("button", name="Close play").click()
+    close(card, "play")
 
 
 @pytest.mark.long
