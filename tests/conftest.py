@@ -24,7 +24,8 @@ from browser import Browser, Lab, browser, jupyterlab
 from hypothesis.configuration import set_hypothesis_home_dir
 
 SPREAD = ("test_notebooks", "test_repository")                                    # each test for itself
-BROWSER = ("test_studio_lab", "test_studio_browser", "test_studio_experiment", "test_studio_watch")    # one JupyterLab
+BROWSER = ("test_studio_lab", "test_studio_browser", "test_studio_experiment", "test_studio_watch",     # one JupyterLab
+           "test_workshop_lab")
 FIRST = (*BROWSER, "test_batch_together", "test_readme", "test_batch", "test_studio", "test_cycle_resume")
 EXAMPLES = {"short": 30, "long": 300}                                             # of each test of hypothesis
 
