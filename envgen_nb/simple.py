@@ -13,12 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
+from gymnasium.vector.utils import concatenate, create_empty_array
 
-from envgen_nb.world import (
-    Simulator, World, base_seeds, check_changes, check_number, step_limits, world_fingerprint,
-)
+from .vector import GameVectorEnv, check_worlds
+from .world import Simulator, World, base_seeds, check_number, step_limits
 
 # %% ../nbs/world/03_simple.ipynb #c5d08154
 class Game(ABC):
@@ -96,10 +94,8 @@ class _Copy:
 _FORMAT = 0x656C706D69730002      # the first number of each state: what it is, and the version of what follows
 
 
-class SimpleVectorEnv(VectorEnv):
+class SimpleVectorEnv(GameVectorEnv):
     "Many copies of a `Game`, stepped one after the other, by the contract of `envgen_nb.world`."
-    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"]}
-    render_mode = "rgb_array"
 
     def __init__(
         self,
@@ -112,11 +108,8 @@ class SimpleVectorEnv(VectorEnv):
         episodes: int | None,       # per sub-environment; None: no end
     ):
         self.simulator, self.worlds, self.lengths = simulator, tuple(worlds), tuple(lengths)
-        self.num_envs, self.obs, self.episodes, self.ready = num_envs, obs, episodes, False
-        self.single_observation_space = simulator.spaces[obs]
-        self.single_action_space = spaces.Discrete(len(simulator.actions))
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.obs, self.episodes = obs, episodes
+        self.set_spaces(num_envs, simulator.spaces[obs], len(simulator.actions))
         self.settings = [simulator.original if world is None else world for world in self.worlds]
         self.copies = [_Copy(simulator.game(), base_seed, i % len(self.worlds))
                        for i, base_seed in enumerate(base_seeds(seed, num_envs))]
@@ -140,6 +133,7 @@ class SimpleVectorEnv(VectorEnv):
     def reset(self, *, seed: int | Sequence[int] | None = None,
               options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         "Begin the next episode in each sub-environment; with a seed, the first."
+        self.need_reset(options)
         if seed is not None:
             for copy, base_seed in zip(self.copies, base_seeds(seed, self.num_envs), strict=True):
                 copy.base_seed, copy.episode = base_seed, 0
@@ -157,17 +151,15 @@ class SimpleVectorEnv(VectorEnv):
     def add_worlds(self, worlds: Sequence[World | None],
                    length: int | None | Sequence[int | None] = None) -> range:
         "More worlds that can be played from now on: their indices into `worlds`."
+        self.need()
         self.simulator.check_worlds(worlds)
         first, lengths = len(self.worlds), step_limits(length, len(worlds), self.simulator.length)
         self.worlds, self.lengths = self.worlds + tuple(worlds), self.lengths + lengths
         self.settings += [self.simulator.original if world is None else world for world in worlds]
         return range(first, len(self.worlds))
 
-    def assign(self, changes: Mapping[int, int], now: bool = False) -> Any:
-        "In which worlds some play their next episodes (`now`: these begin at once): the observations of all."
-        changes = check_changes(changes, self.num_envs, len(self.worlds))
-        if now and not self.ready:
-            raise RuntimeError("there is no episode to drop: call reset() first")
+    def _assign(self, changes: dict[int, int], now: bool) -> Any:
+        "Note the next worlds; begin them, or not: the observations."
         for i, world in changes.items():
             self.copies[i].next_world = world
             if now and self.copies[i].live:
@@ -177,7 +169,7 @@ class SimpleVectorEnv(VectorEnv):
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         "One step in each sub-environment whose episode goes on."
         rewards, over = np.zeros(self.num_envs), np.zeros(self.num_envs, bool)
-        for i, action in enumerate(self._checked(actions)):
+        for i, action in enumerate(self.checked_actions(actions)):
             if self.copies[i].live:
                 rewards[i], over[i] = self.copies[i].step(int(action))
         late = np.array([copy.live and len(copy.actions) >= self.lengths[copy.world] for copy in self.copies])
@@ -195,22 +187,13 @@ class SimpleVectorEnv(VectorEnv):
 
     def get_state(self) -> list[bytes]:
         "One state per sub-environment."
-        if not self.ready:
-            raise RuntimeError("there is no episode yet: call reset() first")
-        return [np.array([_FORMAT, *self._known(copy.world), *self._known(copy.next_world), *copy.save()],
+        self.need("episode to save")
+        return [np.array([_FORMAT, *self.known(copy.world), *self.known(copy.next_world), *copy.save()],
                          np.int64).tobytes() for copy in self.copies]
 
-    def set_state(self, states: Sequence[bytes]) -> Any:
-        "Go on from there: the observations; `ValueError` for what is no state of these sub-environments."
-        if len(states) != self.num_envs:
-            raise ValueError(f"{self.num_envs} sub-environments need {self.num_envs} states, got {len(states)}")
-        read = []
-        for i, state in enumerate(states):
-            try:
-                read.append(self._read(state))
-            except ValueError as error:
-                raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
-        for copy, numbers in zip(self.copies, read, strict=True):
+    def _restore(self, found: list[list[int]]) -> Any:
+        "Go on from there: the observations."
+        for copy, numbers in zip(self.copies, found, strict=True):
             copy.restore(self.settings, *numbers)
         self.ready = True
         return self._observe()
@@ -223,33 +206,18 @@ class SimpleVectorEnv(VectorEnv):
         else:
             copy.begin(copy.episode + 1, self.settings)
 
-    def _checked(self, actions: Any) -> np.ndarray:
-        "The actions, if they are some and there is an episode to play them in."
-        if not self.ready:
-            raise RuntimeError("there is no episode to step in: call reset() first")
-        actions = np.asarray(actions)
-        if (actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu"
-                or actions.min() < 0 or actions.max() >= self.single_action_space.n):
-            raise ValueError(f"expected {self.num_envs} actions from 0 to {self.single_action_space.n - 1}, "
-                             f"got {actions!r}")
-        return actions
+    def known(self, index: int) -> tuple[int, int, int]:
+        "What a state says of a world, in numbers from 0."
+        index, fingerprint, length = super().known(index)
+        return index, int.from_bytes(fingerprint, "little") >> 1, length
 
-    def _known(self, index: int) -> tuple[int, int, int]:
-        "What a state says of a world, so that it is used with that world only: index, fingerprint, step limit."
-        mark = int.from_bytes(world_fingerprint(self.worlds[index]), "little") >> 1
-        return index, mark, self.lengths[index]
-
-    def _read(self, state: bytes) -> list[int]:
+    def _read(self, i: int, state: bytes) -> list[int]:
         "The numbers of a saved state, checked: the indices of its two worlds, and what a copy saves."
         numbers = np.frombuffer(state, np.int64).tolist() if state and len(state) % 8 == 0 else []
         if len(numbers) < 12 or numbers[0] != _FORMAT or min(numbers) < 0:
             raise ValueError(f"this is no state of {self.simulator.name}")
-        for index, *known in (numbers[1:4], numbers[4:7]):
-            if index >= len(self.worlds):
-                raise ValueError(f"it is about world {index}, and this environment knows 0 to {len(self.worlds) - 1}")
-            for what, has, wants in zip(("world", "step limit"), known, self._known(index)[1:], strict=True):
-                if has != wants:
-                    raise ValueError(f"it was saved in an environment with another {what}")
+        for world in (numbers[1:4], numbers[4:7]):
+            self.check_known(*world)
         _, episode, _, live, count, *actions = numbers[7:]
         if (episode < 1 or live > 1 or count != len(actions) or count > numbers[3]
                 or any(action >= self.single_action_space.n for action in actions)):
@@ -310,11 +278,8 @@ class SimpleSimulator(Simulator):
         return SimpleVectorEnv(self, worlds, num_envs, seed, obs, lengths, episodes)
 
     def check_worlds(self, worlds: Sequence[World | None]) -> None:
-        "`ValueError` if these are no worlds of this game."
-        known = tuple(self.vocabularies.values())
-        if not worlds or not all(world is None or isinstance(world, known) for world in worlds):
-            names = " or ".join(kind.__name__ for kind in known)
-            raise ValueError(f"worlds are {names}, or None for the original game")
+        "`ValueError` or `TypeError` if these are no worlds of this game."
+        check_worlds(worlds, tuple(self.vocabularies.values()), self.name)
 
     @property
     def original(self) -> World:

@@ -49,7 +49,7 @@ def test_lint():
 
 
 # The stations of the road, in order: a module imports only from its own station and from those before it.
-STATIONS = [("files", "registry"), ("world",), ("conformance", "simple", "examples"),
+STATIONS = [("files", "registry"), ("world", "vector"), ("conformance", "simple", "examples"),
             ("crafter", "heist", "minigrid"), ("sb3",),
             ("designer",), ("curriculum",), ("agent",), ("cycle",), ("results",),
             ("experiment",), ("studio",),

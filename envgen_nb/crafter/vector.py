@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from fastcore.basics import patch
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 
 from .spaces import MOST_WORLDS, KnownWorld, observation_space
 from .fast.dynamics import CONDITIONS
@@ -22,7 +20,8 @@ from .reference import ACTIONS, LENGTH, OBJECTIVES
 from .workers import Crews, Plan
 from .world import CrafterWorld, meaning
 from ..files import usable_cores
-from ..world import base_seeds, check_changes, check_number, hand_out, step_limits
+from ..vector import GameVectorEnv, check_worlds
+from ..world import base_seeds, check_number, hand_out, step_limits
 
 # %% ../../nbs/crafter/26_crafter.vector.ipynb #0d42ccfe
 def _check_worlds(
@@ -31,16 +30,9 @@ def _check_worlds(
     first: int = 0,    # index of the first of them
 ) -> list[KnownWorld]:
     "The worlds, each with its step limit; `TypeError` or `ValueError` if they are none."
-    if isinstance(worlds, CrafterWorld | str | bytes) or not isinstance(worlds, Sequence):
-        raise TypeError("worlds is a list of worlds (None stands for the ordinary game), "
-                        f"not one {type(worlds).__name__}")
-    if not worlds:
-        raise ValueError("worlds is empty; the ordinary game is [None]")
+    worlds = check_worlds(worlds, [CrafterWorld], "crafter")
     if first + len(worlds) > MOST_WORLDS:
         raise ValueError(f"one environment can know {MOST_WORLDS:,} worlds, not {first + len(worlds):,}")
-    for world in worlds:
-        if not isinstance(world, CrafterWorld | None):
-            raise TypeError(f"a world of crafter is a CrafterWorld, or None for the ordinary game, not {world!r:.80}")
     limits = step_limits(length, len(worlds), LENGTH, LENGTH)
     return [KnownWorld(first + k, world, meaning(world).length or limit)
             for k, (world, limit) in enumerate(zip(worlds, limits, strict=True))]
@@ -99,10 +91,8 @@ def _make_engine(engine: str, plan: Plan, num_threads: int | None, out: dict[str
     return Crews(plan, count if count > 1 else 0, out)
 
 # %% ../../nbs/crafter/26_crafter.vector.ipynb #9c05f871
-class CrafterVectorEnv(VectorEnv):
+class CrafterVectorEnv(GameVectorEnv):
     "Many games of Crafter, stepped together; the contract is in `envgen_nb.world`."
-    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"], "render_fps": 10}
-    render_mode = "rgb_array"
 
     def __init__(
         self,
@@ -125,21 +115,18 @@ class CrafterVectorEnv(VectorEnv):
         known = _check_worlds(worlds, length)
         self.worlds, self.lengths = tuple(worlds), tuple(one.length for one in known)
         self._gives = _gives(known)
-        self.num_envs, self.episodes, self.copy = int(num_envs), episodes, bool(copy)
-        self.single_observation_space = observation_space(obs)
+        self.episodes, self.copy = episodes, bool(copy)
+        self.set_spaces(num_envs, observation_space(obs), len(ACTIONS))
         check_engine(engine)
         _check_noise(obs, noise)
         if copy and out is not None:
             raise ValueError("out is overwritten by each step: it goes with copy=False")
-        self.single_action_space = spaces.Discrete(len(ACTIONS))
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
         plan = Plan(known, base_seeds(seed, self.num_envs), obs, int(episodes or 0), noise)
         self._engine = _make_engine(engine, plan, num_threads, _check_out(out, self.observation_space),
                                     bool(moments))
         self._seen = {when: {name.partition(".")[2]: array for name, array in self._engine.arrays.items()
                              if name.startswith(f"{when}.")} for when in ("obs", "final")}
-        self._everybody, self._ready = np.ones(self.num_envs, np.bool_), False
+        self._everybody = np.ones(self.num_envs, np.bool_)
 
     def close_extras(self, **kwargs: Any) -> None:
         "End the worker processes."
@@ -166,12 +153,14 @@ class CrafterVectorEnv(VectorEnv):
 
     def _do(self, command: str, items: Sequence[Any] | None = None) -> list[Any]:
         "A command for all sub-environments; should it be interrupted, there is no episode to step in."
-        if self.closed or not self._engine.alive:
-            raise RuntimeError("this environment is closed; make a new one")
-        was_ready, self._ready = self._ready, False
+        was_ready, self.ready = self.ready, False
         found = self._engine.do(command, items)
-        self._ready = was_ready or command in ("reset", "load")
+        self.ready = was_ready or command in ("reset", "load")
         return found
+
+    def need(self, what: str = "") -> None:
+        self.closed = self.closed or not self._engine.alive      # its processes may have gone
+        super().need(what)
 
 # %% ../../nbs/crafter/26_crafter.vector.ipynb #d0ba228c
 @patch
@@ -184,24 +173,21 @@ def _see(self: CrafterVectorEnv, when: str) -> Any:
 @patch
 def render(self: CrafterVectorEnv) -> tuple[np.ndarray, ...]:
     "A picture (450, 450, 3) uint8 of each sub-environment. Looking changes nothing."
-    if not self._ready:
-        raise RuntimeError("there is nothing to see yet: call reset() first")
+    self.need("picture")
     return tuple(self._do("render"))
 
 
 @patch
 def semantic(self: CrafterVectorEnv) -> np.ndarray:
     "The whole map of each sub-environment, (N, 64, 64) uint8, as the package's info tells it."
-    if not self._ready:
-        raise RuntimeError("there is no map yet: call reset() first")
+    self.need("map")
     return np.stack(self._do("semantic"))
 
 
 @patch(as_prop=True)
 def running(self: CrafterVectorEnv) -> dict[str, np.ndarray]:
     "The episodes that are being played, told as those that ended are; where the length is 0, none is."
-    if not self._ready:
-        raise RuntimeError("there is no episode yet: call reset() first")
+    self.need("episode")
     returns, lengths = zip(*self._do("running"), strict=True)
     world = self._engine.arrays["world"].copy()
     return {"return": np.array(returns, np.float64), "length": np.where(self.finished, 0, lengths).astype(np.int32),
@@ -211,8 +197,7 @@ def running(self: CrafterVectorEnv) -> dict[str, np.ndarray]:
 @patch
 def conditions(self: CrafterVectorEnv) -> np.ndarray:
     "Which of `envgen_nb.crafter.fast.dynamics.CONDITIONS` hold in each sub-environment, (N, C) bool."
-    if not self._ready:
-        raise RuntimeError("there is no game to ask about yet: call reset() first")
+    self.need("game to ask about")
     if not isinstance(self._engine, Engine):
         raise RuntimeError("engine='reference' does not tell conditions; make the environment without it")
     bits = np.array(self._do("conditions"))
@@ -244,22 +229,19 @@ def set_memory(self: CrafterVectorEnv, state: bytes) -> None:
 @patch
 def get_state(self: CrafterVectorEnv) -> list[bytes]:
     "Every sub-environment as bytes, for `set_state` of an environment that knows the same worlds."
-    if not self._ready:
-        raise RuntimeError("there is no episode to save: call reset() first")
+    self.need("episode to save")
     return self._do("save")
 
 
 @patch
-def set_state(self: CrafterVectorEnv, states: Sequence[bytes]) -> Any:
-    "Go back to where `get_state` was called: the observations. `ValueError` before anything is touched."
-    if len(states) != self.num_envs:
-        raise ValueError(f"{self.num_envs} environments need {self.num_envs} states, got {len(states)}")
-    found = []
-    for i, state in enumerate(states):
-        try:
-            found.append(self._engine.unpack(state))
-        except ValueError as error:
-            raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
+def _read(self: CrafterVectorEnv, i: int, state: bytes) -> Any:
+    "A saved sub-environment as the engine reads it; `ValueError` if it cannot be used here."
+    return self._engine.unpack(state)
+
+
+@patch
+def _restore(self: CrafterVectorEnv, found: list[Any]) -> Any:
+    "Go on from what was read: the observations."
     self._do("load", found)
     return hand_out(self._see("obs"), self.copy)
 
@@ -271,8 +253,7 @@ def add_worlds(
     length: int | None | Sequence[int | None] = None,   # step limit, for all or for each; None: 10,000
 ) -> range:                                             # their indices into `worlds`
     "More worlds that can be played from now on. Nothing that is being played changes."
-    if self.closed or not self._engine.alive:
-        raise RuntimeError("this environment is closed; make a new one")
+    self.need()
     first = len(self.worlds)
     known = _check_worlds(worlds, length, first)
     self._engine.add(known)
@@ -283,15 +264,8 @@ def add_worlds(
 
 
 @patch
-def assign(
-    self: CrafterVectorEnv,
-    changes: Mapping[int, int],   # sub-environment → index into `worlds`
-    now: bool = False,            # drop their running episodes, uncounted
-) -> Any:                         # the current observations of all; before the first reset they mean nothing
-    "In which worlds some sub-environments play their next episodes; `now`: these begin at once."
-    changes = check_changes(changes, self.num_envs, len(self.worlds))
-    if now and not self._ready:
-        raise RuntimeError("there is no episode to drop: call reset() first")
+def _assign(self: CrafterVectorEnv, changes: dict[int, int], now: bool) -> Any:
+    "Tell the engine: the current observations."
     items: list[Any] = [None] * self.num_envs
     for i, world in changes.items():
         items[i] = self._engine.plan.worlds[world], bool(now)
@@ -303,8 +277,7 @@ def assign(
 def reset(self: CrafterVectorEnv, *, seed: int | Sequence[int] | None = None,
           options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
     "The next episode of every sub-environment; with a seed (or a base seed for each), the first of that seed."
-    if options:
-        raise ValueError(f"reset takes no options, got {', '.join(options)}")
+    self.need_reset(options)
     self._do("reset", [None] * self.num_envs if seed is None else base_seeds(seed, self.num_envs))
     return hand_out((self._see("obs"), self._infos()), self.copy)
 
@@ -313,13 +286,7 @@ def reset(self: CrafterVectorEnv, *, seed: int | Sequence[int] | None = None,
 def step(self: CrafterVectorEnv,
          actions: Sequence[int] | np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict]:
     "One step of every sub-environment: observations, rewards, terminated, truncated, infos."
-    actions = np.asarray(actions)
-    if not self._ready:
-        raise RuntimeError("there is no episode to step in: call reset() or set_state() first")
-    if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
-        raise ValueError(f"expected {self.num_envs} integer actions, got {actions.dtype} of shape {actions.shape}")
-    if actions.min() < 0 or actions.max() >= len(ACTIONS):
-        raise ValueError(f"actions are 0 to {len(ACTIONS) - 1}, got {actions.min()} to {actions.max()}")
+    actions = self.checked_actions(actions)
     arrays = self._engine.arrays
     arrays["action"][:] = actions
     self._do("step")

@@ -9,15 +9,13 @@ __all__ = ['BACKGROUNDS', 'LENGTH', 'DIMENSIONS', 'CONDITIONS', 'NEEDS', 'dress'
 # %% ../../nbs/heist/34_heist.vector.ipynb #01701fd4
 import contextlib
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from fastcore.basics import patch
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 
 from .game import Games
 from .levels import Level, Tile, check_size, make_level
@@ -36,7 +34,8 @@ from envgen_nb.heist.state import (
     write_state,
 )
 from .world import OBJECTIVES, HardHeistWorld, HeistWorld
-from ..world import base_seeds, check_changes, check_number, hand_out, step_limits, world_fingerprint
+from ..vector import GameVectorEnv, check_worlds
+from ..world import base_seeds, check_number, hand_out, step_limits
 
 # %% ../../nbs/heist/34_heist.vector.ipynb #f0ad892f
 BACKGROUNDS = 9                                  # pictures for the floor
@@ -138,18 +137,11 @@ DIMENSIONS = {"easy": 9, "hard": 13}                     # tiles of a side of th
 
 def _check_worlds(worlds: Any, mode: str | None) -> tuple[tuple[HeistWorld | None, ...], str]:
     "The worlds as a tuple, and the mode; `TypeError` or `ValueError` if they are none."
-    if isinstance(worlds, HeistWorld | str | bytes) or not isinstance(worlds, Sequence):
-        raise TypeError(f"worlds is a list of worlds (None stands for the ordinary game), not one "
-                        f"{type(worlds).__name__}")
-    if not worlds:
-        raise ValueError("worlds is empty; the ordinary game is [None]")
-    for world in worlds:
-        if not isinstance(world, HeistWorld | None):
-            raise TypeError(f"a world of Heist is a HeistWorld or None, not {type(world).__name__}")
+    worlds = check_worlds(worlds, [HeistWorld], "heist")
     mode = mode or ("hard" if any(isinstance(world, HardHeistWorld) for world in worlds) else "easy")
     for world in filter(None, worlds):
         check_size(world, DIMENSIONS[mode])
-    return tuple(worlds), mode
+    return worlds, mode
 
 
 def _is_ordinary(world: HeistWorld | None) -> bool:
@@ -212,10 +204,9 @@ def _beginning(seed: int, mode: str) -> bytes:
         return games.get_state(0)
 
 
-class HeistVectorEnv(VectorEnv):
+class HeistVectorEnv(GameVectorEnv):
     "Many games of Heist, stepped together; the contract is in `envgen_nb.world`."
-    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"], "render_fps": 15}
-    render_mode = "rgb_array"
+    metadata: ClassVar[dict[str, Any]] = GameVectorEnv.metadata | {"render_fps": 15}
 
     def __init__(
         self,
@@ -234,17 +225,14 @@ class HeistVectorEnv(VectorEnv):
         check_number("num_threads", num_threads, 1, 64)
         if mode not in (None, *DIMENSIONS) or obs != "pixels":
             raise ValueError(f"mode is one of {', '.join(DIMENSIONS)} and obs is pixels, not {mode!r} and {obs!r}")
-        self.num_envs, self.episodes, self.copy = int(num_envs), episodes, bool(copy)
+        self.set_spaces(num_envs, spaces.Box(0, 255, (64, 64, 3), np.uint8), 15)
+        self.episodes, self.copy = episodes, bool(copy)
         (self.worlds, self.mode), self._threads = _check_worlds(worlds, mode), int(num_threads or 1)
         self.lengths, self._goal = _limits(self.worlds, length), _goals(self.worlds)
-        self.single_observation_space = spaces.Box(0, 255, (64, 64, 3), np.uint8)
-        self.single_action_space = spaces.Discrete(15)
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._world = np.arange(self.num_envs, dtype=np.int32) % len(self.worlds)      # of the present episode
         self._next_world = self._world.copy()
         self._ordinary_worlds = [_is_ordinary(world) for world in self.worlds]
-        self._ready, self._games, self._ordinary = False, None, None
+        self._games, self._ordinary = None, None
         self._open(seed)
 
     def _open(self, seed: int | Sequence[int]) -> None:
@@ -346,8 +334,7 @@ def _told(self: HeistVectorEnv) -> dict[str, np.ndarray]:
 @patch(as_prop=True)
 def running(self: HeistVectorEnv) -> dict[str, np.ndarray]:
     "The episodes that are being played, told as those that ended are; where the length is 0, none is."
-    if not self._ready:
-        raise RuntimeError("there is no episode yet: call reset() first")
+    self.need("episode")
     return self._told() | {"length": np.where(self._over, 0, self._steps).astype(np.int32)}
 
 
@@ -369,8 +356,7 @@ NEEDS = {
 @patch
 def conditions(self: HeistVectorEnv) -> np.ndarray:
     "Which of `CONDITIONS` hold in each sub-environment, (N, 6) bool; a lock that the level does not have is in no way."
-    if not self._ready:
-        raise RuntimeError("there is no game to ask about yet: call reset() first")
+    self.need("game to ask about")
     keys, locks = self._left[:, :3], self._left[:, 3:6]
     return np.concatenate([self._possible[:, 3:6] & ~keys, ~locks], axis=1)
 
@@ -454,16 +440,14 @@ _HEAD = struct.Struct("<6sqqqid?21si8sii8siqi")
 @patch
 def render(self: HeistVectorEnv) -> tuple[np.ndarray, ...]:
     "A picture (512, 512, 3) uint8 of each sub-environment. Looking changes nothing."
-    if not self._ready:
-        raise RuntimeError("there is nothing to see yet: call reset() first")
+    self.need("picture")
     return tuple(draw_state(self._games.get_state(i), self.mode) for i in range(self.num_envs))
 
 
 @patch
 def get_state(self: HeistVectorEnv) -> list[bytes]:
     "Every sub-environment as bytes, for `set_state` of an environment that knows the same worlds."
-    if not self._ready:
-        raise RuntimeError("there is no episode to save: call reset() first")
+    self.need("episode to save")
     return [self._pack(i) + self._games.get_state(i) for i in range(self.num_envs)]
 
 
@@ -473,22 +457,13 @@ def _pack(self: HeistVectorEnv, i: int) -> bytes:
     goals = np.concatenate([self._possible[i], self._unlocked[i], self._left[i]]).tobytes()
     random = self._ordinary.state[i].level_random
     return _HEAD.pack(_MARK, self._base[i], self._episode[i], self._played_since[i], self._steps[i],
-                      self._return[i], self._over[i], goals, *self._known(self._world[i]),
-                      *self._known(self._next_world[i]), self._ordinary.number[i], len(random)) + random
+                      self._return[i], self._over[i], goals, *self.known(self._world[i]),
+                      *self.known(self._next_world[i]), self._ordinary.number[i], len(random)) + random
 
 
 @patch
-def _known(self: HeistVectorEnv, index: int) -> tuple[int, bytes, int]:
-    "What a state says of a world, so that it is used with that world only."
-    return int(index), world_fingerprint(self.worlds[index]), self.lengths[index]
-
-
-@patch
-def set_state(self: HeistVectorEnv, states: Sequence[bytes]) -> np.ndarray:
-    "Go back to where `get_state` was called: the observations. `ValueError` before anything is touched."
-    if len(states) != self.num_envs:
-        raise ValueError(f"{self.num_envs} environments need {self.num_envs} states, got {len(states)}")
-    found = [self._unpack(i, state) for i, state in enumerate(states)]
+def _restore(self: HeistVectorEnv, found: Sequence[tuple[Saved, bytes, HeistState, bytes]]) -> np.ndarray:
+    "Go on from saved sub-environments: the observations."
     base = list(self._base)
     for i, (saved, random, state, game) in enumerate(found):
         (_, base[i], self._episode[i], self._played_since[i], self._steps[i], self._return[i], self._over[i],
@@ -498,40 +473,27 @@ def set_state(self: HeistVectorEnv, states: Sequence[bytes]) -> np.ndarray:
         self._native[i] = not saved.over and self._ordinary_worlds[saved.world]
         self._ordinary.remember(i, saved.number, replace(self._first[i], level_random=random))
         self._games.set_state(i, game)
-    self._base, self._untouched, self._ready = tuple(base), False, True
+    self._base, self._untouched, self.ready = tuple(base), False, True
     self._look()
     return hand_out(self._games.pictures, self.copy)
 
 
 @patch
-def _unpack(self: HeistVectorEnv, i: int, data: Any) -> tuple[Saved, bytes, HeistState, bytes]:
+def _read(self: HeistVectorEnv, i: int, data: Any) -> tuple[Saved, bytes, HeistState, bytes]:
     "The parts of a saved sub-environment; `ValueError` if it cannot be used here."
-    try:
-        if not isinstance(data, bytes) or not data.startswith(_MARK) or len(data) <= _HEAD.size:
-            raise ValueError("this is no saved state of Heist")
-        saved = Saved(*_HEAD.unpack_from(data))
-        if not set(saved.goals) <= {0, 1} or min(saved[1:5]) < 0 or not 1 <= saved.number <= saved.episode:
-            raise ValueError("it is damaged")
-        random, game = data[_HEAD.size:_HEAD.size + saved.count], data[_HEAD.size + saved.count:]
-        state = read_state(game)
-        read_state(write_state(replace(state, level_random=random)))
-        if state.options["distribution_mode"] != MODES[self.mode]:
-            raise ValueError(f"it was saved in another mode than {self.mode}")
-        self._check_known(saved[8:11])
-        self._check_known(saved[11:14])
-        return saved, random, state, game
-    except ValueError as error:
-        raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
-
-
-@patch
-def _check_known(self: HeistVectorEnv, saved: tuple[int, bytes, int]) -> None:
-    "`ValueError` if a state speaks of a world that is not known by that index."
-    if not 0 <= saved[0] < len(self.worlds):
-        raise ValueError(f"it is about world {saved[0]}, and this environment knows 0 to {len(self.worlds) - 1}")
-    for what, has, wants in zip(("world", "world", "step limit"), saved, self._known(saved[0]), strict=True):
-        if has != wants:
-            raise ValueError(f"it was saved in an environment with another {what}")
+    if not isinstance(data, bytes) or not data.startswith(_MARK) or len(data) <= _HEAD.size:
+        raise ValueError("this is no saved state of Heist")
+    saved = Saved(*_HEAD.unpack_from(data))
+    if not set(saved.goals) <= {0, 1} or min(saved[1:5]) < 0 or not 1 <= saved.number <= saved.episode:
+        raise ValueError("it is damaged")
+    random, game = data[_HEAD.size:_HEAD.size + saved.count], data[_HEAD.size + saved.count:]
+    state = read_state(game)
+    read_state(write_state(replace(state, level_random=random)))
+    if state.options["distribution_mode"] != MODES[self.mode]:
+        raise ValueError(f"it was saved in another mode than {self.mode}")
+    self.check_known(*saved[8:11])
+    self.check_known(*saved[11:14])
+    return saved, random, state, game
 
 # %% ../../nbs/heist/34_heist.vector.ipynb #b4ab16c7
 @patch(as_prop=True)
@@ -555,17 +517,8 @@ def add_worlds(
 
 
 @patch
-def assign(
-    self: HeistVectorEnv,
-    changes: Mapping[int, int],   # sub-environment → index into `worlds`
-    now: bool = False,            # drop their running episodes, uncounted
-) -> np.ndarray:                  # the current observations of all
-    "In which worlds some sub-environments play their next episodes; `now`: these begin at once."
-    changes = check_changes(changes, self.num_envs, len(self.worlds))
-    if self.closed:
-        raise RuntimeError("this environment is closed; make a new one")
-    if now and not self._ready:
-        raise RuntimeError("there is no episode to drop: call reset() first")
+def _assign(self: HeistVectorEnv, changes: dict[int, int], now: bool) -> np.ndarray:
+    "Note the next worlds; begin them, or not: the current observations."
     self._next_world[list(changes)] = list(changes.values())
     dropped = [i for i in changes if now and not self._over[i]]
     self._native[dropped] = False                 # the game is in the middle of a level
@@ -580,10 +533,7 @@ def assign(
 def reset(self: HeistVectorEnv, *, seed: int | Sequence[int] | None = None,
           options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
     "The next episode of every sub-environment; with a seed (or a base seed for each), the first of that seed."
-    if options:
-        raise ValueError(f"reset takes no options, got {', '.join(options)}")
-    if self.closed:
-        raise RuntimeError("this environment is closed; make a new one")
+    self.need_reset(options)
     if seed is not None:
         self._open(seed)
     elif not self._untouched:
@@ -592,7 +542,7 @@ def reset(self: HeistVectorEnv, *, seed: int | Sequence[int] | None = None,
     for i in range(self.num_envs):
         self._begin(i)
     self._look()
-    self._ready = True
+    self.ready = True
     return hand_out((self._games.pictures, self._infos()), self.copy)
 
 
@@ -600,13 +550,7 @@ def reset(self: HeistVectorEnv, *, seed: int | Sequence[int] | None = None,
 def step(self: HeistVectorEnv, actions: Sequence[int] | np.ndarray
          ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
     "One step of every sub-environment: observations, rewards, terminated, truncated, infos."
-    actions = np.asarray(actions)
-    if not self._ready or self.closed:
-        raise RuntimeError("there is no episode to step in: call reset() or set_state() first")
-    if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
-        raise ValueError(f"expected {self.num_envs} integer actions, got {actions.dtype} of shape {actions.shape}")
-    if actions.min() < 0 or actions.max() >= self.single_action_space.n:
-        raise ValueError(f"actions are 0 to 14, got {actions.min()} to {actions.max()}")
+    actions = self.checked_actions(actions)
     np.copyto(self._last, self._games.pictures)                        # the next are drawn over them
     self._games.act(actions.astype(np.int32))
     live = ~self._over
