@@ -14,18 +14,21 @@ Every run is one line of benchmarks/agent_tuning.jsonl. The score is told in bot
 `contrast=1` is `laptop` before it was told what is drawn on a square four times as loud as its colour (`_of_bytes`).
 `uniform` is no field either: so much of the probability was shared by all actions alike, whatever the policy says, as
 in Hafner et al. 2023 (https://arxiv.org/abs/2301.04104). `clip_above` is the ε for ratios above 1, where it differed.
-Rows without `learner` are of PPO. The first row of `ppo-memory` was played on a busy machine: its steps/s are no speed.
+Rows without `learner` are of PPO. Rows with steps per second of CPU time were played on a busy machine, and so was the
+first of `ppo-memory`: their steps/s are no speed. `next_goal_probe.py` adds its agents here, too.
 """
 
 import argparse
 import collections
 import multiprocessing
+import time
 from pathlib import Path
 
 import numpy as np
 import torch
 from agent_learning import fields, learn, play
 
+from envgen_nb.agent.learner import Learner
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.threads import keep_memory
 from envgen_nb.curriculum import Episodes
@@ -44,17 +47,24 @@ def score(unlocked: np.ndarray) -> float:
 
 def run(name: str, changes: dict, seed: int, steps: int, learner: str) -> dict:
     "One agent from the beginning to the end of its training."
+    return trained(name, changes, seed, steps, learner)[1]
+
+
+def trained(name: str, changes: dict, seed: int, steps: int, learner: str) -> tuple[Learner, dict]:
+    "Such an agent, and its line."
     torch.set_num_threads(1)
     keep_memory()
-    episodes = []
+    episodes, begin = [], time.process_time()
     agent, seconds = learn(get_preset(name, **changes), seed, steps, lambda report: episodes.append(report.episodes),
                            learner)
+    cpu = time.process_time() - begin
     played, tested = Episodes.join(episodes), play(agent, 300)
-    return {"learner": learner, "preset": name, "changes": changes, "seed": seed, "steps": agent.steps,
-            "score_training": round(score(played.unlocked), 2), "score_policy": round(score(tested.unlocked), 2),
-            "return_policy": round(float(tested.returns.mean()), 2),
-            "steps_per_s": round(agent.steps / sum(seconds.values())),
-            "seconds": {kind: round(value, 1) for kind, value in seconds.items()}}
+    return agent, {
+        "learner": learner, "preset": name, "changes": changes, "seed": seed, "steps": agent.steps,
+        "score_training": round(score(played.unlocked), 2), "score_policy": round(score(tested.unlocked), 2),
+        "return_policy": round(float(tested.returns.mean()), 2),
+        "steps_per_s": round(agent.steps / sum(seconds.values())), "steps_per_cpu_s": round(agent.steps / cpu),
+        "seconds": {kind: round(value, 1) for kind, value in seconds.items()}}
 
 
 def table() -> str:
@@ -65,12 +75,13 @@ def table() -> str:
         tried[record.get("learner", "ppo"), record["preset"], record["steps"], changes].append(record)
     rows = sorted(tried.items(), key=lambda item: -np.mean([r["score_training"] for r in item[1]]))
     lines = [f"{'learner':10} {'preset':12} {'steps':>9} {'seeds':>5} {'training':>18} {'policy':>18} {'steps/s':>8}"
-             "  changes"]
+             f" {'per CPU s':>9}  changes"]
     for (learner, preset, steps, changes), records in rows:
         found = [f"{mean(r[key] for r in records):.1f}" for key in ("score_training", "score_policy")]
         speed = np.median([r["steps_per_s"] for r in records])
+        cpu = [r["steps_per_cpu_s"] for r in records if "steps_per_cpu_s" in r]
         lines.append(f"{learner:10} {preset:12} {steps:9,} {len(records):5} {found[0]:>18} {found[1]:>18} {speed:8,.0f}"
-                     f"  {changes}")
+                     f" {f'{np.median(cpu):,.0f}' if cpu else '':>9}  {changes}")
     return "\n".join(lines)
 
 

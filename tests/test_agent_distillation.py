@@ -9,7 +9,15 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envgen_nb.agent.distillation import Distillation, Trajectories, direction, partial_transport, phase, predictions
+from envgen_nb.agent.distillation import (
+    Distillation,
+    Trajectories,
+    direction,
+    matches,
+    partial_transport,
+    phase,
+    predictions,
+)
 from envgen_nb.agent.presets import get_preset
 
 SPACE = spaces.Dict({"view": spaces.Box(0, 3, (3, 3), np.uint8), "bag": spaces.Box(0, 9, (4,), np.uint8)})
@@ -45,40 +53,110 @@ def encode(learner, data, rows):
     return learner.policy.encode({name: value[rows] for name, value in data.obs.items()})
 
 
+def drawn(count, together, g):
+    "Which episodes share a minibatch."
+    return [sorted(part.tolist()) for part in torch.randperm(count, generator=g).split(together)]
+
+
+def close(found, expected):
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def agree(learner, data, logits, values, rows):
+    "What is said of these rows is what the policy says."
+    expected = learner.policy({"obs": {name: value[rows] for name, value in data.obs.items()},
+                               "memory": data.memory[rows]})
+    close(logits, expected[0]), close(values, expected[1])
+
+
 @pytest.mark.parametrize("most", [512, 4])
-def test_the_loss_of_prediction_is_its_definition(most):
+@pytest.mark.parametrize("together", [1, 2])
+def test_the_loss_of_prediction_is_its_definition(most, together):
     "Step by step, each with an encoding of its own; in parts, too, if an episode is longer than a minibatch."
-    learner = Distillation(TINY, SPACE, spaces.Discrete(5), seed=0)
+    learner = Distillation(TINY.but(phase_episodes=together), SPACE, spaces.Discrete(5), seed=0)
     learner.most_steps = most
-    data = played(learner)
+    data, count = played(learner), 0
     g = torch.Generator().manual_seed(7)
     learner.phase_generator.manual_seed(7)
-    found = list(predictions(learner, data, [0, 2]))
-    count = 0
-    for i in torch.randperm(2, generator=g).tolist():
-        (start, end), goals = data.spans[2 * i], data.goals[2 * i].tolist()
-        partners = start + torch.randperm(end - start, generator=g)
-        for chosen in torch.randperm(end - start, generator=g).split(most):
+    minibatches = predictions(learner, data, [0, 2])
+    for group in drawn(2, together, g):
+        spans = [data.spans[2 * i] for i in group]
+        steps = torch.cat([torch.arange(a, b) for a, b in spans])
+        partners = torch.cat([a + torch.randperm(b - a, generator=g) for a, b in spans])
+        for chosen in torch.randperm(len(steps), generator=g).split(most * together):
+            loss, logits, values, rows = next(minibatches)
             losses = []
-            for t in chosen.tolist():
-                later = [goal for goal in goals if goal >= start + t]
+            for t, partner in zip(steps[chosen].tolist(), partners[chosen].tolist(), strict=True):
+                (_, end), goals = next((span, data.goals[k].tolist()) for k, span in enumerate(data.spans)
+                                       if span[0] <= t < span[1])
+                later = [goal for goal in goals if goal >= t]
                 if later:
                     before, after = encode(learner, data, [later[0]]), encode(learner, data, [later[0] + 1])
                 else:
                     before, after = encode(learner, data, [end - 1]), torch.zeros(1, 16)
                 anchor = direction(before, after).detach()
                 said = [learner.next_goal(encode(learner, data, [row]), data.actions[[row]], data.memory[[row]])
-                        for row in (start + t, int(partners[t]))]
-                logits = torch.stack([(anchor * one).sum(1) / 0.1 for one in said], 1)
-                losses.append(F.cross_entropy(logits, torch.zeros(1, dtype=torch.int64)))
-            loss, logits, values, rows = found[count]
-            torch.testing.assert_close(loss, torch.stack(losses).mean(), rtol=1e-4, atol=1e-5)
-            assert rows.tolist() == [*(start + chosen).tolist(), *partners[chosen].tolist()]
-            expected = learner.policy({"obs": {name: value[rows] for name, value in data.obs.items()},
-                                       "memory": data.memory[rows]})
-            torch.testing.assert_close(logits, expected[0], rtol=1e-4, atol=1e-5)
+                        for row in (t, partner)]
+                told = torch.stack([(anchor * one).sum(1) / 0.1 for one in said], 1)
+                losses.append(F.cross_entropy(told, torch.zeros(1, dtype=torch.int64)))
+            close(loss, torch.stack(losses).mean())
+            twice = [*steps[chosen].tolist(), *partners[chosen].tolist()]    # each of them counts alike
+            assert sorted(twice) == sorted(rows.tolist() * (len(twice) // len(rows)))
+            agree(learner, data, logits, values, rows)
             count += 1
-    assert count == len(found) and values.shape == rows.shape
+    assert next(minibatches, None) is None and count >= 2 // together
+
+
+@pytest.mark.parametrize("most", [512, 4])
+@pytest.mark.parametrize("together", [1, 2])
+def test_the_loss_of_matching_is_its_definition(most, together):
+    "Match by match, each with encodings of its own."
+    learner = Distillation(TINY.but(phase_episodes=together), SPACE, spaces.Discrete(5), seed=0)
+    learner.most_steps, learner.most_others = most, 2
+    data, some, count = played(learner, (9, 7, 12, 10), ((1, 4), (), (0, 3, 9), (2, 5))), [0, 2, 3], 0
+    g = torch.Generator().manual_seed(7)
+    learner.phase_generator.manual_seed(7)
+
+    def nu(goal):
+        return direction(encode(learner, data, [goal]), encode(learner, data, [goal + 1]))[0]
+
+    minibatches = matches(learner, data, some)
+    for group in drawn(3, together, g):
+        rest = [k for i, k in enumerate(some) if i not in group]
+        others = [rest[j] for j in torch.randperm(len(rest), generator=g)[:2].tolist()]
+        found, counts = [], []
+        for i in group:
+            mine = [nu(goal) for goal in data.goals[some[i]].tolist()]
+            for k in others:
+                theirs = [nu(goal).detach() for goal in data.goals[k].tolist()]
+                costs = np.array([[1 - float(a.detach() @ b) for b in theirs] for a in mine])
+                plan = ot.partial.entropic_partial_wasserstein(np.ones(len(mine)), np.ones(len(theirs)), costs,
+                                                               reg=0.05, numItermax=100)
+                pairs = np.argwhere(plan > 0.5).tolist()
+                wrong = torch.randint(len(theirs), (len(pairs),), generator=g).tolist()
+                found += [(mine[a], theirs[b], theirs[c]) for (a, b), c in zip(pairs, wrong, strict=True)]
+                counts.append((i, len(pairs)))
+        steps = []
+        for i in group:
+            start, end = data.spans[some[i]]
+            steps.append(start + torch.randint(end - start, (sum(n for j, n in counts if j == i),), generator=g))
+        steps = torch.cat(steps)
+        for chosen in torch.randperm(len(found), generator=g).split(most * together):
+            loss, logits, values, rows = next(minibatches)
+            told = torch.stack([torch.stack([anchor @ positive, anchor @ negative]) / 0.1
+                                for anchor, positive, negative in (found[k] for k in chosen.tolist())])
+            expected = F.cross_entropy(told, torch.zeros(len(chosen), dtype=torch.int64))
+            close(loss, expected)
+            weights = list(learner.policy.encoder.parameters())
+            for one, other in zip(*(torch.autograd.grad(value, weights, retain_graph=True, allow_unused=True)
+                                    for value in (loss, expected)), strict=True):
+                assert (one is None) == (other is None)
+                if one is not None:
+                    close(one, other)
+            assert torch.equal(rows, steps[chosen])
+            agree(learner, data, logits, values, rows)
+            count += 1
+    assert next(minibatches, None) is None and count >= 2
 
 
 def test_a_phase_learns_to_predict_and_to_match_and_keeps_the_policy():

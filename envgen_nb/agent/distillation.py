@@ -112,22 +112,22 @@ def partial_transport(
     rounds: int = 100,
 ) -> np.ndarray:           # (m, n), how much of each row goes to each column
     "The cheapest way to move min(m, n) units, at most one from each row and to each column."
-    mass = min(costs.shape)
+    mass, (m, n) = float(min(costs.shape)), costs.shape
     plan = np.exp(-costs / reg)
     plan *= mass / plan.sum()
-    q_rows, q_columns, q_sum = np.ones_like(plan), np.ones_like(plan), np.ones_like(plan)
+    q_rows, q_columns = np.ones(m), np.ones(n)
     for _ in range(rounds):
-        before, plan = plan, plan * q_rows
-        for i in range(plan.shape[0]):
-            plan[i] *= min(1.0, 1.0 / plan[i].sum())
-        q_rows *= before / plan
-        before, plan = plan, plan * q_columns
-        for j in range(plan.shape[1]):
-            plan[:, j] *= min(1.0, 1.0 / plan[:, j].sum())
-        q_columns *= before / plan
-        before, plan = plan, plan * q_sum
-        plan *= mass / plan.sum()
-        q_sum *= before / plan
+        total = 0.0
+        for i in range(m):
+            share = min(1.0, 1.0 / (q_rows[i] * plan[i].sum()))
+            plan[i] *= q_rows[i] * share
+            q_rows[i] = 1.0 / share
+        for j in range(n):
+            share = min(1.0, 1.0 / (q_columns[j] * plan[:, j].sum()))
+            plan[:, j] *= q_columns[j] * share
+            q_columns[j] = 1.0 / share
+            total += plan[:, j].sum()
+        plan *= mass / total
     return plan
 
 # %% ../../nbs/agent/64_agent.distillation.ipynb #57ed02b0
@@ -145,7 +145,7 @@ class NextGoal(nn.Module):
             fan_in_(last, 1.0, generator)
 
     def forward(self, features: Tensor, actions: Tensor, memory: Tensor) -> Tensor:
-        scale, shift = self.film(F.one_hot(actions, self.actions).float()).chunk(2, 1)
+        scale, shift = self.film(torch.eye(self.actions, device=actions.device)).index_select(0, actions).chunk(2, 1)
         return F.normalize(self.predict(torch.cat([(1 + scale) * features + shift, memory], 1)), dim=-1)
 
 
@@ -162,7 +162,7 @@ def contrast(
 class Distillation(FastPPO):
     "Achievement Distillation (Moon et al. 2023), on top of PPO. The environment has to tell what is `unlocked`."
     kind, records = AchievementPolicy, False
-    most_steps, most_others = 512, 16      # of a minibatch of predictions; episodes that one is matched with
+    most_steps, most_others = 512, 16      # of a minibatch, per episode in it; episodes that one is matched with
 
     def __init__(self, preset: Preset, observation_space: spaces.Space, action_space: spaces.Discrete, seed: int,
                  device: torch.device | str = "cpu"):
@@ -308,72 +308,103 @@ def _heads(policy: AchievementPolicy, features: Tensor, played: Trajectories, ro
     policy.returns.update(played.returns[rows])
     return policy.heads(torch.cat([features, played.memory[rows]], 1))
 
+
+def _features(policy: AchievementPolicy, played: Trajectories, rows: Tensor, multiple: int = 32) -> Tensor:
+    "φ of steps, (len(rows), F)."
+    return policy.encode(at(played.obs, F.pad(rows, (0, -len(rows) % multiple))))[:len(rows)]
+
+
+def _pick(x: Tensor, rows: Tensor) -> Tensor:
+    "Rows of a tensor, wherever it is."
+    return x.index_select(0, rows.to(x.device))
+
+
+def _groups(learner: Distillation, some: list[int]) -> Iterator[list[int]]:
+    "The episodes of each minibatch, in their order."
+    order = torch.randperm(len(some), generator=learner.phase_generator).tolist()
+    together = learner.preset.algorithm.phase_episodes
+    for first in range(0, len(order), together):
+        yield [some[i] for i in sorted(order[first:first + together])]
+
 # %% ../../nbs/agent/64_agent.distillation.ipynb #eae5903c
 def matches(learner: Distillation, played: Trajectories,
             some: list[int]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    "Of each episode with achievements: the loss of matching, and logits, values and rows of random steps of it."
+    "Of each minibatch of episodes: the loss of matching, and logits, values and rows of random steps of them."
     policy, generator = learner.policy, learner.phase_generator
-    for i in torch.randperm(len(some), generator=generator).tolist():
-        others = torch.randperm(len(some) - 1, generator=generator)[:learner.most_others]
-        others = [some[j + (j >= i)] for j in others.tolist()]
+    for group in _groups(learner, some):
+        rest = [k for k in some if k not in group]
+        others = [rest[j] for j in torch.randperm(len(rest), generator=generator)[:learner.most_others].tolist()]
         if not others:
             continue
-        source, theirs = played.goals[some[i]], [played.goals[k] for k in others]
-        targets = torch.cat(theirs)
-        with torch.no_grad(), policy.settled():
+        sources, theirs = [played.goals[k] for k in group], [played.goals[k] for k in others]
+        source, targets = torch.cat(sources), torch.cat(theirs)
+        with torch.no_grad():
             rows = torch.cat([source, targets])
-            before, after = policy.encode(at(played.obs, torch.cat([rows, rows + 1]))).chunk(2)
+            before, after = _features(policy, played, torch.cat([rows, rows + 1])).chunk(2)
             mine, known = direction(before, after).split([len(source), len(targets)])
-        anchors, positives, negatives = match(mine, known, [len(goals) for goals in theirs], generator)
+        found = match(mine, known, [len(goals) for goals in sources], [len(goals) for goals in theirs], generator)
+        anchors, positives, negatives, counts = found
         if not len(anchors):
             continue
-        start, end = played.spans[some[i]]
-        steps = start + torch.randint(end - start, (len(anchors),), generator=generator)
+        steps = torch.cat([a + torch.randint(b - a, (count,), generator=generator)
+                           for (a, b), count in zip((played.spans[k] for k in group), counts, strict=True)])
         order = torch.randperm(len(anchors), generator=generator)
-        for chosen in order.split(learner.most_steps):
+        for chosen in order.split(learner.most_steps * learner.preset.algorithm.phase_episodes):
             rows = steps[chosen]
-            features = policy.encode(at(played.obs, torch.cat([source, source + 1, rows])))
+            features = _features(policy, played, torch.cat([source, source + 1, rows]))
             before, after, features = features.split([len(source), len(source), len(rows)])
             logits, values = _heads(policy, features, played, rows)
-            loss = contrast(direction(before, after)[anchors[chosen]], known[positives[chosen]],
-                            known[negatives[chosen]])
+            loss = contrast(_pick(direction(before, after), anchors[chosen]), _pick(known, positives[chosen]),
+                            _pick(known, negatives[chosen]))
             yield loss, logits, values, rows
 
 
 def match(
-    mine: Tensor,          # (m, F) directions of an episode's achievements
-    known: Tensor,         # (n, F) those of others, one episode after another
-    counts: list[int],     # how many each of them has
+    mine: Tensor,          # (m, F) directions of achievements, one episode after another
+    known: Tensor,         # (n, F) those of other episodes, one after another
+    sources: list[int],    # how many each episode has
+    others: list[int],     # and each of the others
     generator: torch.Generator,
-) -> tuple[Tensor, Tensor, Tensor]:    # of each match: an index into `mine`, one into `known`, another of that episode
+) -> tuple[Tensor, Tensor, Tensor, list[int]]:    # per match indices into mine, known, known; how many each episode has
     "Which achievements correspond to which, and for each match a random achievement of the other episode."
-    costs, found, first = (1 - mine @ known.t()).double().cpu().numpy(), [], 0
-    for count in counts:
-        plan = partial_transport(np.ascontiguousarray(costs[:, first:first + count]))
-        rows, columns = torch.from_numpy(np.stack(np.nonzero(plan > 0.5)))
-        found.append(torch.stack([rows, columns + first,
-                                  first + torch.randint(count, (len(rows),), generator=generator)]))
-        first += count
-    return tuple(torch.cat(found, 1))
+    costs, found, counts, row = (1 - mine @ known.t()).double().cpu().numpy(), [], [], 0
+    for size in sources:
+        counts.append(0)
+        first = 0
+        for count in others:
+            plan = partial_transport(costs[row:row + size, first:first + count])
+            rows, columns = np.nonzero(plan > 0.5)
+            drawn = torch.randint(count, (len(rows),), generator=generator)
+            found.append(np.stack([rows + row, columns + first, drawn.numpy() + first]))
+            counts[-1] += len(rows)
+            first += count
+        row += size
+    return *torch.from_numpy(np.concatenate(found, 1)), counts
 
 # %% ../../nbs/agent/64_agent.distillation.ipynb #76e6c41c
 def predictions(learner: Distillation, played: Trajectories,
                 some: list[int]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    "Of each episode with achievements: the loss of prediction, and logits, values and rows of positives and negatives."
+    "Of each minibatch of episodes: the loss of prediction, and logits, values and rows of positives and negatives."
     policy, generator = learner.policy, learner.phase_generator
-    for i in torch.randperm(len(some), generator=generator).tolist():
-        (start, end), goals = played.spans[some[i]], played.goals[some[i]]
-        size = end - start
-        partners = start + torch.randperm(size, generator=generator)
-        for chosen in torch.randperm(size, generator=generator).split(learner.most_steps):
-            positives, negatives, last = start + chosen, partners[chosen], torch.tensor([end - 1])
-            rows, where = torch.cat([positives, negatives, goals, goals + 1, last]).unique(return_inverse=True)
-            features = policy.encode(at(played.obs, rows))
-            positive, negative, before, after, last = where.split([len(chosen)] * 2 + [len(goals)] * 2 + [1])
+    for group in _groups(learner, some):
+        spans, last = [played.spans[k] for k in group], torch.tensor([played.spans[k][1] - 1 for k in group])
+        steps = torch.cat([torch.arange(a, b) for a, b in spans])
+        partners = torch.cat([a + torch.randperm(b - a, generator=generator) for a, b in spans])
+        aims = torch.cat([*(played.goals[k] for k in group), last]).sort().values   # each step has the first from it on
+        goes_on = torch.isin(aims, last, invert=True)
+        for chosen in torch.randperm(len(steps), generator=generator).split(
+                learner.most_steps * learner.preset.algorithm.phase_episodes):
+            every = len(chosen) == len(steps)                     # each step is then one positive and one negative
+            positives, negatives = (steps, partners) if every else (steps[chosen], partners[chosen])
+            rows = steps if every else torch.cat([positives, negatives, aims, aims + goes_on]).unique()
+            features = _features(policy, played, rows)
             ends = features.detach()
-            anchors = torch.cat([direction(ends[before], ends[after]), direction(ends[last], 0 * ends[last])])
-            next_goal = torch.bucketize(positives, goals)          # the first goal that is not before the step
+            before, after = (_pick(ends, torch.searchsorted(rows, some)) for some in (aims, aims + goes_on))
+            anchors = direction(before, after * goes_on[:, None].to(after))
             said = learner.next_goal(features, played.actions[rows], played.memory[rows])
-            both = torch.cat([positives, negatives])
-            logits, values = _heads(policy, features[torch.cat([positive, negative])], played, both)
-            yield contrast(anchors[next_goal], said[positive], said[negative]), logits, values, both
+            loss = contrast(_pick(anchors, torch.searchsorted(aims, positives)),
+                            *(_pick(said, torch.searchsorted(rows, some)) for some in (positives, negatives)))
+            both = rows if every else torch.cat([positives, negatives])
+            logits, values = _heads(policy, features if every else _pick(features, torch.searchsorted(rows, both)),
+                                    played, both)
+            yield loss, logits, values, both

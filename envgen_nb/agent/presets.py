@@ -87,7 +87,8 @@ class Algorithm:
     prediction_coef: float = 0.0   # weight of predicting what an action changes; 0: nothing is predicted
     microbatches: int = 2            # parts of a minibatch that threads can work on at once; on a GPU it stays whole
     phase_rollouts: int = 8          # rollouts between two phases of "ad", Achievement Distillation; as published,
-    phase_epochs: int = 6            # with the passes of a phase, and
+    phase_epochs: int = 6            # with the passes of a phase,
+    phase_episodes: int = 1          # the episodes of a minibatch of it, and
     phase_learning_rate: float = 3e-4    # the learning rate of its two optimisers
 
     def __post_init__(self):
