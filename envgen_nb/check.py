@@ -86,7 +86,7 @@ def first_difference(
     "Play Crafter's engine beside the original package."
     import numpy as np
     with closing(make_vec("crafter", num_envs=2, seed=1)) as fast, \
-         closing(make_vec("crafter", num_envs=2, seed=1, engine="reference", num_threads=1)) as reference:
+         closing(make_vec("crafter", num_envs=2, seed=1, engine="reference")) as reference:
         seen = [venv.reset()[:1] for venv in (fast, reference)]
         for step, actions in enumerate(np.random.default_rng(0).integers(17, size=(steps, 2)), start=1):
             if not all(map(np.array_equal, *seen)):

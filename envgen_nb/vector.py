@@ -90,6 +90,7 @@ class GameVectorEnv(VectorEnv):
 
     def set_state(self, states: Sequence[bytes]) -> Any:
         "Go back to where `get_state` was called: the observations. `ValueError` before anything is touched."
+        self.need()
         if len(states) != self.num_envs:
             raise ValueError(f"{self.num_envs} sub-environments need {self.num_envs} states, got {len(states)}")
         found = []

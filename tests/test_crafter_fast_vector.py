@@ -54,7 +54,7 @@ def test_the_engine_plays_what_the_reference_plays(settings):
     "Several episodes in a row: worlds that were made ahead, and worlds that were not, maps and maps at night."
     n, steps = 5, 240
     fast = CrafterVectorEnv(WORLDS, n, seed=4, **settings)
-    slow = CrafterVectorEnv(WORLDS, n, seed=4, **(settings | {"engine": "reference", "num_threads": 1}))
+    slow = CrafterVectorEnv(WORLDS, n, seed=4, **(settings | {"engine": "reference"}))
     assert all(np.array_equal(a, b) for a, b in zip(parts(fast.reset()[0]).values(), parts(slow.reset()[0]).values(),
                                                     strict=True))
     ends = spares = 0
@@ -76,7 +76,7 @@ def test_both_engines_play_the_worlds_that_are_assigned(settings):
     "For later and at once, with states in between; a world that lies ready is made again where another is assigned."
     n, luck = 5, np.random.default_rng(3)
     fast, slow = (CrafterVectorEnv(WORLDS[:2], n, seed=4, length=[30, 40], **(settings | engine)) for engine in (
-        {"engine": "fast"}, {"engine": "reference", "num_threads": 1}))
+        {"engine": "fast"}, {"engine": "reference"}))
     for venv in (fast, slow):
         assert venv.add_worlds(WORLDS[2:], [25, None, 9]) == range(2, 5) and venv.lengths == (30, 40, 25, 10_000, 9)
         venv.reset()
@@ -251,7 +251,7 @@ def test_broken_states_are_refused_and_the_game_goes_on():
     other.reset()
     free = CrafterVectorEnv([None], 2, obs="symbols", length=50, noise=False)
     free.reset()
-    reference = CrafterVectorEnv([None], 2, obs="symbols", length=50, engine="reference", num_threads=1)
+    reference = CrafterVectorEnv([None], 2, obs="symbols", length=50, engine="reference")
     reference.reset()
     rng = np.random.default_rng(0)
     flipped = [bytes(byte ^ (at == spot) for at, byte in enumerate(good[0]))

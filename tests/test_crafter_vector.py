@@ -1,29 +1,21 @@
-"""The vector environment under real faults: killed parents and workers, interrupts, broken states, bad input."""
+"""The vector environment under real faults: interrupts, broken states, bad input."""
 
 import contextlib
-import gc
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 from typing import get_args
 
 import numpy as np
 import pytest
-from forms import first
 from hypothesis import given
 from hypothesis import strategies as st
 
 import envgen_nb
 from envgen_nb import conformance
 from envgen_nb.crafter.env import CrafterEnv
-from envgen_nb.crafter.reference import ACTIONS, OBJECTIVES
+from envgen_nb.crafter.games import Plan, SavedGame, origin_of, pack_game, unpack_game
+from envgen_nb.crafter.reference import ACTIONS, OBJECTIVES, Game
 from envgen_nb.crafter.simulator import Crafter
 from envgen_nb.crafter.spaces import KnownWorld
 from envgen_nb.crafter.vector import ENGINES, CrafterVectorEnv, base_seeds
-from envgen_nb.crafter.workers import Plan, SavedGame, origin_of, pack_game, unpack_game
 from envgen_nb.crafter.world import (
     CrafterWorld,
     EnvironmentSettings,
@@ -35,64 +27,17 @@ from envgen_nb.world import check_world
 
 MOUNTAIN = CrafterWorld(environment_settings=EnvironmentSettings(target_biome="mountain"),
                         inventory_settings=InventorySettings(wood_pickaxe=1))
-HERE = {"engine": "reference", "num_threads": 1}
-WORKERS = {"engine": "reference", "num_threads": 2}
-
-
-def alive(pid):
-    "Whether a process is there and not merely waiting to be buried."
-    try:
-        os.kill(pid, 0)
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:                                     # no /proc here: the signal got through
-        return os.path.isdir("/proc") is False
-    except ProcessLookupError:
-        return False
-
-
-def gone(pids, seconds=20):
-    "Wait until none of the processes is left; whether that happened."
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if not any(alive(pid) for pid in pids):
-            return True
-        time.sleep(0.05)
-    return False
+SLOW = {"engine": "reference"}
 
 
 def actions(steps, num_envs, seed=0):
     return np.random.default_rng(seed).integers(17, size=(steps, num_envs))
 
 
-def run(venv, rows):
-    "All that is returned, as bytes, and the environment closed."
-    obs, infos = venv.reset()
-    found = [b"".join(part.tobytes() for part in (obs.values() if isinstance(obs, dict) else [obs]))]
-    for row in rows:
-        obs, *rest, infos = venv.step(row)
-        parts = [*(obs.values() if isinstance(obs, dict) else [obs]), *rest]
-        parts += [infos[name] for name in ("achievements", "inventory", "position")]
-        if "results" in infos:
-            mask = infos["_results"]
-            parts += [mask, *(part[mask] for part in infos["results"].values())]
-        found.append(b"".join(np.ascontiguousarray(part).tobytes() for part in parts))
-    venv.close()
-    return found
-
-
-@pytest.mark.parametrize("obs", first(1, ["symbols", "pixels"]))
-def test_the_number_of_workers_changes_nothing(obs):
-    rows = actions(40, 5)
-    runs = [run(CrafterVectorEnv([None, MOUNTAIN], 5, 3, obs, length=15, engine="reference", num_threads=n), rows)
-            for n in (1, 3)]
-    assert runs[0] == runs[1]
-
-
 def test_it_is_many_single_environments():
     "Each sub-environment plays what a single environment with its base seed and world plays."
     rows = actions(60, 3, seed=1)
-    venv = CrafterVectorEnv([None, MOUNTAIN], 3, 9, "pixels", length=25, **HERE)
+    venv = CrafterVectorEnv([None, MOUNTAIN], 3, 9, "pixels", length=25, **SLOW)
     singles = [CrafterEnv(world, length=25, engine="reference") for world in (None, MOUNTAIN, None)]
     obs, _ = venv.reset()
     for i, (env, seed) in enumerate(zip(singles, base_seeds(9, 3), strict=True)):
@@ -120,149 +65,52 @@ def test_it_is_many_single_environments():
 
 
 @pytest.mark.long
-def test_the_contract_holds_with_worker_processes():
-    make = conformance._Make(Crafter(), (None, MOUNTAIN), num_envs=3, obs="symbols", length=12,
-                             engine="reference", num_threads=2)
+def test_the_contract_holds_with_the_reference():
+    make = conformance._Make(Crafter(), (None, MOUNTAIN), num_envs=3, obs="symbols", length=12, **SLOW)
     rows = actions(36, 3)
     conformance.check_step(Crafter(), make, rows)
+    conformance.check_threads(make, rows)
     conformance.check_state(make, rows, episodes=2)
     conformance.check_assign(make, rows)
     conformance.check_assigned_states(make, rows)
 
 
-PARENT = """
-import sys
-import numpy as np
-from envgen_nb import make_vec
-{patch}
-venv = make_vec("crafter", num_envs=4, obs="symbols", engine="reference", num_threads=2)
-print(*(worker.process.pid for worker in venv._engine.workers.processes), flush=True)
-venv.reset()
-while True:
-    venv.step(np.zeros(4, int))
-"""
-# The workers have been started and are told nothing: the parent dies while they begin.
-WAITING = """
-import time
-from envgen_nb.crafter import workers
-def exchange(self, *rest):
-    print(*(worker.process.pid for worker in self.processes), flush=True)
-    time.sleep(1000)
-workers._Workers.exchange = exchange
-"""
-
-
-def parent(patch=""):
-    "A script without a `__main__` guard that plays for ever, and the process ids of its workers."
-    def heed_ctrl_c():      # a job that was started in the background of a script ignores it, and so would its children
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    process = subprocess.Popen([sys.executable, "-c", PARENT.format(patch=patch)], text=True, start_new_session=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_ctrl_c)
-    return process, [int(pid) for pid in process.stdout.readline().split()]
-
-
-@pytest.mark.parametrize("patch", ["", WAITING], ids=["playing", "starting"])
-def test_workers_end_when_their_parent_is_killed(patch):
-    process, pids = parent(patch)
-    assert len(pids) == 2
-    time.sleep(0.5)
-    assert all(alive(pid) for pid in pids)
-    process.kill()
-    assert process.wait(10) == -signal.SIGKILL and gone(pids)
-    assert process.stderr.read() == ""                             # and without a word
-
-
-def test_ctrl_c_reaches_the_parent_only():
-    process, pids = parent()
-    time.sleep(0.5)
-    os.killpg(process.pid, signal.SIGINT)
-    try:
-        _, errors = process.communicate(timeout=20)
-    finally:
-        process.kill()                               # a test that fails leaves nothing running
-    assert errors.count("Traceback") == 1 and errors.rstrip().endswith("KeyboardInterrupt")
-    assert gone(pids)
-
-
-def test_a_dead_worker_is_named_and_so_is_what_it_played():
-    venv = CrafterVectorEnv([None, MOUNTAIN], 4, obs="symbols", **WORKERS)
-    venv.reset()
-    pids = [worker.process.pid for worker in venv._engine.workers.processes]
-    os.kill(pids[1], signal.SIGKILL)
-    with pytest.raises(RuntimeError, match=rf"worker 1 \(process {pids[1]}\) died with exit status -9") as error:
-        for row in actions(10, 4):
-            venv.step(row)
-    assert "sub-environment 3" in str(error.value) and '"target_biome": "mountain"' in str(error.value)
-    assert gone(pids)
-    for attempt in (lambda: venv.step([0] * 4), venv.reset, venv.get_state):
-        with pytest.raises(RuntimeError):
-            attempt()
-    venv.close()
-
-
-def test_a_worker_that_dies_while_it_is_waited_for_does_not_hang_the_parent():
-    venv = CrafterVectorEnv(num_envs=2, obs="symbols", **WORKERS)
-    venv.reset()
-    pid = venv._engine.workers.processes[0].process.pid
-    os.kill(pid, signal.SIGSTOP)
-    threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
-    with pytest.raises(RuntimeError, match="died with exit status -9"):
-        venv.step([0, 0])
-
-
-def test_a_failing_worker_tells_why():
-    venv = CrafterVectorEnv(num_envs=2, **WORKERS)
-    venv.reset()
-    with pytest.raises(RuntimeError, match=r"worker 0 .* failed") as error:
-        venv._engine.do("no such command")
-    assert "KeyError" in str(error.value)
-    with pytest.raises(RuntimeError, match="closed"):
-        venv.reset()
-
-
 def test_an_interrupted_step_leaves_a_usable_environment(monkeypatch):
-    "Ctrl-C while waiting for answers: the next step is refused, the next reset works and reads no stale answer."
-    venv = CrafterVectorEnv(num_envs=3, obs="symbols", **WORKERS)
+    "Ctrl-C between two games: the next step is refused, and from a saved state everything is as it was."
+    venv = CrafterVectorEnv(num_envs=3, obs="symbols", **SLOW)
     venv.reset(seed=4)
     states = venv.get_state()
     reference = [venv.step(row)[1].copy() for row in actions(5, 3)]
     venv.set_state(states)
-    worker = venv._engine.workers.processes[1]
+    advance, played = Game.advance, []
 
-    def interrupt(number):
-        raise KeyboardInterrupt
+    def interrupt(game, action):
+        played.append(game)
+        if len(played) == 2:
+            raise KeyboardInterrupt
+        return advance(game, action)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(worker, "answer", interrupt)
+        patch.setattr(Game, "advance", interrupt)
         venv.step([0, 0, 0])
     with pytest.raises(RuntimeError, match="reset"):
         venv.step([0, 0, 0])
     venv.set_state(states)
     assert all(np.array_equal(venv.step(row)[1], was) for row, was in zip(actions(5, 3), reference, strict=True))
     venv.close()
-
-
-def test_workers_end_with_the_environment():
-    for end in ("close", "forget"):
-        venv = CrafterVectorEnv(num_envs=2, **WORKERS)
-        pids = [worker.process.pid for worker in venv._engine.workers.processes]
-        if end == "close":
-            venv.close()
-            venv.close()
-        del venv
-        gc.collect()
-        assert gone(pids, 5)
+    for attempt in (venv.reset, lambda: venv.set_state(states), lambda: venv.step([0, 0, 0])):
+        with pytest.raises(RuntimeError, match="closed"):
+            attempt()
 
 
 # Saved states.
 
 def test_a_long_game_comes_back_through_a_night_in_another_kind_of_observation():
-    "States do not depend on the kind of observation or the number of workers."
+    "States do not depend on the kind of observation."
     rows = actions(260, 2, seed=5)
     rows[rows == 6] = 0
-    venv = CrafterVectorEnv([MOUNTAIN], 2, 0, "symbols", **HERE)
-    other = CrafterVectorEnv([MOUNTAIN], 2, 0, "pixels", **WORKERS)
+    venv = CrafterVectorEnv([MOUNTAIN], 2, 0, "symbols", **SLOW)
+    other = CrafterVectorEnv([MOUNTAIN], 2, 0, "pixels", **SLOW)
     venv.reset()
     for row in rows[:200]:
         venv.step(row)
@@ -277,7 +125,7 @@ def test_a_long_game_comes_back_through_a_night_in_another_kind_of_observation()
 
 
 def test_a_full_quota_comes_back():
-    venv = CrafterVectorEnv(num_envs=2, obs="symbols", length=3, episodes=1, **HERE)
+    venv = CrafterVectorEnv(num_envs=2, obs="symbols", length=3, episodes=1, **SLOW)
     venv.reset()
     last = [venv.step([1, 2]) for _ in range(4)][-1][0]
     last = {name: part.copy() for name, part in last.items()}
@@ -293,7 +141,7 @@ def test_a_full_quota_comes_back():
 
 def test_states_that_do_not_fit_are_refused_and_nothing_is_touched():
     def made(world=None, **changes):
-        venv = CrafterVectorEnv([world], 2, obs="symbols", **({"length": 50} | HERE | changes))
+        venv = CrafterVectorEnv([world], 2, obs="symbols", **({"length": 50} | SLOW | changes))
         venv.reset()
         venv.step([5, 5])
         return venv
@@ -315,7 +163,7 @@ def test_states_that_do_not_fit_are_refused_and_nothing_is_touched():
 
 def test_a_state_names_the_world_that_is_not_known_here():
     "A fresh environment with the same worlds takes it, in whichever order they came to be known."
-    for engine in (HERE, {"engine": "fast"}):
+    for engine in (SLOW, {"engine": "fast"}):
         venv, fresh, poor, other = (CrafterVectorEnv(worlds, 2, obs="symbols", length=50, **engine) for worlds in (
             [None], [None, MOUNTAIN], [None], [None, None]))
         (mountain,) = venv.add_worlds([MOUNTAIN], 50)
@@ -333,16 +181,6 @@ def test_a_state_names_the_world_that_is_not_known_here():
             other.set_state(states)
         for one in (venv, fresh, poor, other):
             one.close()
-
-
-def test_a_worker_that_dies_is_named_with_the_world_that_was_assigned():
-    venv = CrafterVectorEnv([None], 2, obs="symbols", **WORKERS)
-    venv.reset()
-    venv.assign({1: venv.add_worlds([MOUNTAIN])[0]}, now=True)
-    os.kill(venv._engine.workers.processes[1].process.pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match='sub-environment 1: .*"mountain"'):
-        for row in actions(10, 2):
-            venv.step(row)
 
 
 @given(st.data())
@@ -373,15 +211,14 @@ def test_neighbouring_seeds_share_nothing():
     {"length": "1"}, {"episodes": 0}, {"episodes": 1.5}, {"num_threads": -1}, {"num_threads": 0}, {"engine": "slow"},
     {"noise": False}, {"noise": 0, "obs": "symbols"}, {"out": np.zeros((2, 64, 64, 3))}, {"seed": -1}, {"seed": 1.5},
     {"seed": [1, 2, 3]}, {"seed": [1, -2]}, {"seed": "one"}, {"threads": 2}])
-def test_arguments_that_make_no_sense_are_refused_before_a_process_starts(wrong, monkeypatch):
-    monkeypatch.setattr(subprocess, "Popen", None)
+def test_arguments_that_make_no_sense_are_refused(wrong):
     with pytest.raises((TypeError, ValueError)) as error:
         envgen_nb.make_vec("crafter", **({"num_envs": 2} | wrong))
     assert len(str(error.value)) > 30
 
 
 def test_actions_that_are_none_are_refused_and_the_game_goes_on():
-    venv = CrafterVectorEnv(num_envs=2, obs="symbols", **HERE)
+    venv = CrafterVectorEnv(num_envs=2, obs="symbols", **SLOW)
     with pytest.raises(RuntimeError, match="reset"):
         venv.step([0, 0])
     with pytest.raises(RuntimeError, match="reset"):
@@ -410,7 +247,7 @@ def practice(**episode):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_counts_as_achieved_earns_nothing_and_is_not_counted(engine):
     worlds = [practice(), practice(achieved=["place_stone"]), practice(achieved=["what the bag shows"], length=40)]
-    with contextlib.closing(CrafterVectorEnv(worlds, 3, 5, "symbols", 50, engine=engine, num_threads=1)) as venv:
+    with contextlib.closing(CrafterVectorEnv(worlds, 3, 5, "symbols", 50, engine=engine)) as venv:
         venv.reset()
         rewards = venv.step([ACTIONS.index("place_stone")] * 3)[1]
         assert rewards.tolist() == [1, 0, 1] and venv.lengths == (50, 50, 40)
@@ -436,7 +273,7 @@ def test_a_goal_is_the_end(engine):
             assert (rewards[0], terminated[0], truncated[0]) == (1, False, True) and infos["results"]["length"][0] == 1
             assert not venv.unlocked[0].any()
         venv.set_state(states)
-        with contextlib.closing(CrafterVectorEnv([practice()], 2, 5, "symbols", engine=engine, num_threads=1)) as other:
+        with contextlib.closing(CrafterVectorEnv([practice()], 2, 5, "symbols", engine=engine)) as other:
             other.reset()
             with pytest.raises(ValueError, match="another world"):
                 other.set_state(states)

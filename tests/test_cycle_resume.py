@@ -105,7 +105,7 @@ def kill(folder: Path, script: Path, whole: Path, times: int, **settings) -> Non
     rng = random.Random(3)
     create_run(make_settings(**SMALL, **settings), folder)
     kills, marker = 0, f"ENVGEN_TEST_{os.getpid()}_{time.time_ns()}"
-    os.environ[marker] = "1"                         # inherited by the run and by its workers
+    os.environ[marker] = "1"                         # inherited by the run and by all that it starts
     try:
         for _ in range(60):
             process = go(script, folder)
@@ -137,7 +137,7 @@ def kill(folder: Path, script: Path, whole: Path, times: int, **settings) -> Non
         assert ours.to_dict() == theirs.to_dict()
         strip = [{k: v for k, v in record.items() if k != "seconds"} for record in RunFolder(folder).metrics(cycle)]
         assert strip == [{k: v for k, v in r.items() if k != "seconds"} for r in RunFolder(whole).metrics(cycle)]
-    for _ in range(100):                             # worker processes die with their killed parents
+    for _ in range(100):                             # what a killed run had started ends with it
         if not alive(marker):
             break
         time.sleep(0.1)

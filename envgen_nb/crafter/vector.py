@@ -17,9 +17,8 @@ from .spaces import MOST_WORLDS, KnownWorld, observation_space
 from .fast.dynamics import CONDITIONS
 from .fast.engine import Engine
 from .reference import ACTIONS, LENGTH, OBJECTIVES
-from .workers import Crews, Plan
+from .games import Plan, Reference
 from .world import CrafterWorld, meaning
-from ..files import usable_cores
 from ..vector import GameVectorEnv, check_worlds
 from ..world import base_seeds, check_number, hand_out, step_limits
 
@@ -81,14 +80,13 @@ def _check_noise(obs: Any, noise: Any) -> None:
 
 # %% ../../nbs/crafter/26_crafter.vector.ipynb #5f0ae1bc
 def _make_engine(engine: str, plan: Plan, num_threads: int | None, out: dict[str, np.ndarray] | None,
-                 moments: bool) -> Engine | Crews:
-    "An engine, with memory and threads or processes of its own."
+                 moments: bool) -> Engine | Reference:
+    "An engine; the fast one has threads of its own."
     if engine == "fast":
         return Engine(plan, int(num_threads or 1), out, moments)
     if moments:
         raise ValueError("moments of the game are kept by engine='fast' only; leave moments out, or this engine")
-    count = min(usable_cores() if num_threads is None else int(num_threads), len(plan.seeds))
-    return Crews(plan, count if count > 1 else 0, out)
+    return Reference(plan, out)
 
 # %% ../../nbs/crafter/26_crafter.vector.ipynb #9c05f871
 class CrafterVectorEnv(GameVectorEnv):
@@ -102,7 +100,7 @@ class CrafterVectorEnv(GameVectorEnv):
         obs: str = "pixels",                               # "pixels", "symbols" or "both"
         length: int | None | Sequence[int | None] = None,  # step limit, for all or for each world; None: 10,000
         episodes: int | None = None,                       # episodes per sub-environment; None: no end
-        num_threads: int | None = None,                    # threads, None: 1; of the reference processes, None: all
+        num_threads: int | None = None,                    # of the fast engine, None: 1; the reference has no threads
         copy: bool = True,                                 # what is returned is the caller's; False: overwritten
         engine: str = "fast",                              # "fast" (compiled) or "reference" (the package)
         noise: bool = True,                                # False: symbols on another, faster random stream
@@ -129,7 +127,7 @@ class CrafterVectorEnv(GameVectorEnv):
         self._everybody = np.ones(self.num_envs, np.bool_)
 
     def close_extras(self, **kwargs: Any) -> None:
-        "End the worker processes."
+        "Let the games go."
         self._engine.close()
 
     def _possible(self, given: str) -> np.ndarray:
@@ -157,10 +155,6 @@ class CrafterVectorEnv(GameVectorEnv):
         found = self._engine.do(command, items)
         self.ready = was_ready or command in ("reset", "load")
         return found
-
-    def need(self, what: str = "") -> None:
-        self.closed = self.closed or not self._engine.alive      # its processes may have gone
-        super().need(what)
 
 # %% ../../nbs/crafter/26_crafter.vector.ipynb #d0ba228c
 @patch

@@ -21,7 +21,7 @@ from envgen_nb.crafter.fast.batch import (
 from .parity import broken, compact, game_of
 from .state import GAME, HEALTH
 from ..reference import ITEMS, LENGTH, OBJECTIVES
-from ..workers import ORIGIN, Origin, Plan, check_origin, origin_of, seal, unseal
+from ..games import ORIGIN, Origin, Plan, check_origin, origin_of, seal, unseal
 from ..world import MOMENTS, CrafterWorld, Meaning, meaning
 
 # %% ../../../nbs/crafter/25_crafter.fast.engine.ipynb #4fd88e14
@@ -145,7 +145,7 @@ class Moments:
 
 # %% ../../../nbs/crafter/25_crafter.fast.engine.ipynb #64234267
 class Engine:
-    "Plays a plan's sub-environments in compiled code; `do` takes the commands that `Crews` takes."
+    "Plays a plan's sub-environments in compiled code; `do` takes the commands that `Reference` takes."
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Engine:
         self.arrays = {name: board[name] for name in board.dtype.names} | {"return": board["total"]}
         self.arrays["unlocked"] = board["unlocked"].view(np.bool_)
         self.arrays |= {f"{when}.{name}": part for when, found in parts.items() for name, part in found.items()}
-        self.alive, self._one_at_a_time = True, threading.Lock()
+        self._one_at_a_time = threading.Lock()
 
     def _observations(self) -> dict[str, np.ndarray]:
         space = observation_space(self.plan.obs)
@@ -175,7 +175,6 @@ class Engine:
     def close(self) -> None:
         "Let the helpers go."
         self.batch.helpers.close()
-        self.alive = False
 
     def add(self, worlds: Sequence[KnownWorld]) -> None:
         "More worlds."
