@@ -165,6 +165,11 @@ def machine() -> dict[str, Any]:
 def _processor() -> str:
     "The processor's name as the system gives it."
     import platform
+    import subprocess
+    if platform.system() == "Darwin":                      # platform.processor() says "arm" of all that Apple makes
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            return subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True,
+                                  check=True).stdout.strip()
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():
