@@ -84,7 +84,7 @@ def test_the_version_stands_in_the_changelog():
 
 
 def test_make_lab(tmp_path):
-    """JupyterLab starts on loopback and serves the notebook."""
+    """JupyterLab starts on loopback with the notebook open, and serves the workshops, too."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -92,19 +92,22 @@ def test_make_lab(tmp_path):
     with open(tmp_path / "log", "w") as log:
         process = subprocess.Popen([*MAKE, "lab", f"ARGS={options}"], cwd=ROOT, stdout=log, stderr=log,
                                    start_new_session=True)
-    query = urllib.request.Request(f"http://127.0.0.1:{port}/api/contents/envgen.ipynb?content=1",
-                                   headers={"Authorization": "token for-the-test"})
-    answer = None
+    notebook, folder = (urllib.request.Request(f"http://127.0.0.1:{port}/api/contents/nbs/{path}?content=1",
+                                               headers={"Authorization": "token for-the-test"})
+                        for path in ("lab/envgen.ipynb", "workshop"))
+    answer = workshops = None
     try:
         for _ in range(240):
-            with contextlib.suppress(OSError), urllib.request.urlopen(query, timeout=30) as response:
+            with contextlib.suppress(OSError), urllib.request.urlopen(notebook, timeout=30) as response:
                 answer = json.load(response)
+                workshops = json.load(urllib.request.urlopen(folder, timeout=30))
                 break
             time.sleep(0.25)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
     assert answer is not None and answer["type"] == "notebook", (tmp_path / "log").read_text()
+    assert {"1_a_world_from_words.ipynb", "teacher.md"} <= {entry["name"] for entry in workshops["content"]}
 
 
 SEEN = {"make run": test_make_run, "make test": test_make_test_runs_everything,
