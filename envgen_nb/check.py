@@ -324,7 +324,7 @@ def _busy(run: Path) -> bool:
 
 # %% ../nbs/commands/93_check.ipynb #f58ccf4d
 START = 15.0            # seconds of a run that do not depend on its length, on two idle cores
-SHORT = 2 * 24_576      # steps of the short run in README
+SHORT = 2 * 24_576      # steps of a first, short run: the command is in README, the preset in the studio
 
 
 def roughly(
@@ -357,7 +357,8 @@ def check_speed(
         speed, _, threads = our_speed(get_preset(name), seconds)
         short, whole = (roughly(START + 1.1 * steps / speed) for steps in (SHORT, paper))
         yield Finding("Speed", name, "ok", f"trains {speed:,.0f} steps/s with {threads} thread{'s' * (threads > 1)}; a "
-                      f"run takes about {whole} at the default {paper:,} steps, {short} at README's {SHORT:,}")
+                      f"run takes about {whole} at the default {paper:,} steps, a first, short one of {SHORT:,} "
+                      f"(see README) {short}")
 
 # %% ../nbs/commands/93_check.ipynb #70dc3b74
 def check(

@@ -215,10 +215,30 @@ def test_tables_say_what_the_records_say():
 
 
 def test_the_experiment_s_notebook_shows_the_record():
-    """To have its outputs made anew: python docs/lab.py"""
+    """To have its outputs made anew: python docs/lab.py experiment"""
     cells = json.loads((ROOT / "nbs" / "lab" / "experiment.ipynb").read_text())["cells"]
     said = "".join("".join(output.get("text", "")) for cell in cells for output in cell.get("outputs", []))
     assert results_text(ExperimentFolder(ROOT / "benchmarks" / "experiments" / "feedback")) in said
+
+
+def test_the_notebook_of_a_run_shows_the_recorded_run():
+    """To have its outputs made anew: python docs/lab.py envgen"""
+    cells = json.loads((ROOT / "nbs" / "lab" / "envgen.ipynb").read_text())["cells"]
+    said = "".join("".join(output.get("text", "")) for cell in cells for output in cell.get("outputs", []))
+    record = json.loads((ROOT / "benchmarks" / "make_run.json").read_text())
+    for name, rates in record["success"].items():
+        assert re.search(rf"^{name} +{rates[0]:.0f} % +{rates[-1]:.0f} %", said, re.M), name
+
+
+@pytest.mark.parametrize("name", ["envgen", "experiment"])
+def test_lab_notebooks_can_be_read_where_nothing_is_installed(name):
+    """Small, with pictures where the notebook draws, and nothing that only a running JupyterLab shows."""
+    path = ROOT / "nbs" / "lab" / f"{name}.ipynb"
+    book = json.loads(path.read_text())
+    kinds = [kind for cell in book["cells"] for output in cell.get("outputs", []) for kind in output.get("data", {})]
+    assert path.stat().st_size < 300_000 and "widgets" not in book["metadata"]
+    assert set(kinds) <= {"text/plain", "text/html", "image/png", "image/svg+xml"}
+    assert sum(kind.startswith("image/") for kind in kinds) >= 3
 
 
 def anchors(text: str) -> set[str]:
