@@ -303,7 +303,7 @@ def test_a_finished_run_is_opened(whole, capsys):
 def test_the_curves_are_those_of_the_run_that_is_open(tmp_path, whole):
     """Each time all of them: what a page has heard of an earlier run is of no matter."""
     session = session_in(tmp_path / "run", num_cycles=1, cycle_steps=8_192, final_steps=0)
-    view = curves_view(session)
+    view = curves_view(session).children[-1]
     assert "No training yet" in view.value
     for _ in range(2):
         for path in (whole, tmp_path / "run"):

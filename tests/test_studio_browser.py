@@ -92,6 +92,38 @@ def test_a_setting_is_edited_and_the_picture_follows(seen):
 
 
 @pytest.mark.long
+def test_the_map_explains_itself(seen):
+    """The start marked, distances in steps, a legend, several seeds at once; what it is for beside what it has."""
+    card = cards(seen).first
+    card.get_by_text("Steps to the nearest").wait_for()
+    told = card.inner_text()
+    assert re.search(r"trees \d+", told) and "place_table" in told and "None here:" in told
+    marked = seen.page.evaluate("""() => {
+        const image = document.querySelector('.envgen-card img'), canvas = document.createElement('canvas');
+        canvas.width = image.naturalWidth, canvas.height = image.naturalHeight;
+        const at = canvas.getContext('2d');
+        at.drawImage(image, 0, 0);
+        const half = canvas.height / 2;                                   // the map is the left square of the two
+        return [...at.getImageData(half - half / 4, half - half / 4, half / 2, half / 2).data].reduce(
+            (white, value, k, all) => white + (k % 4 === 0 && value + all[k + 1] + all[k + 2] === 765), 0);
+    }""")
+    assert marked > 20                                       # the white frame around the start
+    legend = seen.page.locator("details", has_text="Legend")
+    legend.locator("summary").click()
+    assert {"water", "tree", "diamond", "you", "ripe plant"} <= set(
+        map(str.strip, legend.locator("span").all_inner_texts()))
+    assert legend.locator("img").first.is_visible()
+    seen.page.get_by_label("Seeds at once").select_option("4")
+    card.locator("figure", has_text="seed 3").wait_for(timeout=60_000)
+    pictures = card.locator("figure img").evaluate_all("all => all.map(one => one.src)")
+    assert len(pictures) == len(set(pictures)) == 4
+    seen.shot("seeds", card)
+    seen.page.get_by_label("Seeds at once").select_option("1")
+    card.locator("figure").first.wait_for(state="detached")
+    legend.locator("summary").click()
+
+
+@pytest.mark.long
 def test_a_wrong_combination_is_told_beside_the_control(seen):
     card = cards(seen).first
     card.get_by_label("zombies").select_option("very common")

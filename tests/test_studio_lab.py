@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import nbformat
@@ -16,7 +17,7 @@ from axe_playwright_python.sync_playwright import Axe
 from browser import THEMES, Browser
 
 from envgen_nb.cycle.folder import RunFolder, create_run
-from envgen_nb.cycle.runs import label_run, read_labels
+from envgen_nb.cycle.runs import Labels, label_run, read_labels
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.files import read_jsonl
 from envgen_nb.results import kept_summary
@@ -128,6 +129,18 @@ def wait_for_checkpoint(seen: Browser, folder: Path) -> None:
         seen.page.wait_for_timeout(100)
 
 
+def reload(seen: Browser) -> None:
+    """The page anew, the kernel as it was."""
+    seen.command("docmanager:save")
+    seen.page.wait_for_timeout(1500)
+    seen.page.reload()
+    seen.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+    seen.page.wait_for_timeout(3000)
+    seen.page.mouse.move(700, 700)
+    seen.page.mouse.wheel(0, 900)                                                 # cells out of sight are not drawn
+    studio(seen).get_by_role("button", name=re.compile(r"\bTrain$")).wait_for(timeout=60_000)
+
+
 def test_the_studio_appears(seen, place):
     seen.open("lab/crafter.ipynb")
     for _ in range(3):                                                            # up to the studio's cell
@@ -179,6 +192,15 @@ def test_generate_with_replay(seen, place):
     assert "mind the 4!" in run(place).text("cycle-1", "prompt.md")
     studio(seen).get_by_text("accepted ✓").wait_for()
     seen.shot("lab-generated", studio(seen).get_by_text("The conversation"))
+
+
+@pytest.mark.long
+def test_the_page_is_reloaded_before_training(seen):
+    reload(seen)
+    status(seen, "the agent is to train")
+    in_front(seen, "Generate")
+    studio(seen).get_by_text("accepted ✓").wait_for()
+    next_step(seen, "Train")
 
 
 @pytest.mark.long
@@ -242,14 +264,7 @@ def test_train_pause_and_stop(seen, place):
 
 @pytest.mark.long
 def test_the_page_is_reloaded(seen, place):
-    seen.command("docmanager:save")
-    seen.page.wait_for_timeout(1500)
-    seen.page.reload()
-    seen.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
-    seen.page.wait_for_timeout(3000)
-    seen.page.mouse.move(700, 700)
-    seen.page.mouse.wheel(0, 900)                                                 # cells out of sight are not drawn
-    studio(seen).get_by_role("button", name=re.compile(r"\bTrain$")).wait_for(timeout=60_000)
+    reload(seen)
     status(seen, "training is to go on")
     tab(seen, "Train")
     curves_end_at(seen, run(place).metrics("cycle-1")[-1]["step"])
@@ -262,6 +277,10 @@ def test_the_page_is_reloaded(seen, place):
     assert run(place).evaluation("cycle-1") is not None
     in_front(seen, "Measure")
     seen.shot("lab-measured", studio(seen))
+    reload(seen)                                                                  # measured
+    status(seen, "cycle 2: the worlds are to be generated")
+    in_front(seen, "Measure")
+    next_step(seen, "Generate")
 
 
 @pytest.mark.long
@@ -269,6 +288,11 @@ def test_all_cycles_and_the_comparison(seen, place):
     tab(seen, "Prompt")
     studio(seen).get_by_label("Designer").first.select_option("offline")
     press(seen, "All cycles")
+    status(seen, "steps/s", 120)
+    press(seen, "Pause")
+    reload(seen)                                                                  # paused
+    status(seen, "Paused")
+    press(seen, "Resume")
     status(seen, "the run is finished", 300)
     tab(seen, "Compare")
     studio(seen).get_by_text("Score of the policy in the original game").first.wait_for(timeout=60_000)
@@ -278,6 +302,8 @@ def test_all_cycles_and_the_comparison(seen, place):
 
 @pytest.mark.long
 def test_a_finished_run_is_opened(seen, place):
+    reload(seen)                                                                  # finished
+    status(seen, "the run is finished")
     tab(seen, "Train")
     whole = run(place).metrics("cycle-2")[-1]["step"]
     curves_end_at(seen, whole)
@@ -361,6 +387,66 @@ def test_a_page_that_a_person_chose_stays(seen, place):
 
 
 @pytest.mark.long
+def test_a_panel_for_each_objective_or_for_those_that_changed_most(seen, place):
+    tab(seen, "Train")
+    panels = studio(seen).locator(".envgen-curves .envgen-multiples:not(.wide) .envgen-small")
+    panels.first.wait_for()
+    every = panels.count()
+    assert studio(seen).locator(".envgen-curves .envgen-key").is_visible()
+    assert studio(seen).locator(".envgen-curves path.band").count() > 0           # the time in designed worlds
+    seen.shot("lab-panels", studio(seen).locator(".envgen-curves"))
+    studio(seen).get_by_role("button", name="that changed most").click()
+    studio(seen).get_by_text("those that changed most at the last measurement").wait_for()
+    assert 0 < panels.count() <= min(6, every)
+    studio(seen).get_by_role("button", name="all that were reached").click()
+    studio(seen).get_by_text("those that changed most at").wait_for(state="detached")
+    assert panels.count() == every
+
+
+@pytest.mark.long
+def test_a_run_is_tagged_noted_and_put_away(seen, place):
+    """In labels.json; run.json stays as it is."""
+    folder = place / "runs" / "keys"
+    before = (folder / "run.json").read_bytes()
+    for label, text in (("Tags", "class 3, wood"), ("Note", "the first try")):
+        studio(seen).get_by_role("textbox", name=label, exact=True).fill(text)
+        seen.page.keyboard.press("Tab")
+    studio(seen).get_by_label("Archived", exact=True).check()
+    until = time.monotonic() + 30
+    while not read_labels(folder).archived and time.monotonic() < until:
+        seen.page.wait_for_timeout(100)
+    assert read_labels(folder) == Labels("before lunch", "the first try", ("class 3", "wood"), True)
+    menu = studio(seen).get_by_label("Run", exact=True)
+    menu.select_option("first")
+    press(seen, "Open")
+    menu.locator("option", has_text="keys").wait_for(state="detached")            # no longer offered
+    status(seen, "first")
+    label_run(folder, archived=False)
+    press(seen, "Refresh")
+    menu.locator("option", has_text="keys").wait_for(state="attached")
+    menu.select_option("before lunch (keys)")
+    press(seen, "Open")
+    status(seen, "keys")
+    assert (folder / "run.json").read_bytes() == before
+    studio(seen).locator("summary", has_text="Keyboard").click()
+    studio(seen).get_by_text("on the road: the page before, the next one").wait_for()
+    studio(seen).locator("summary", has_text="Keyboard").click()
+
+
+@pytest.mark.long
+def test_a_run_is_shared(seen, place):
+    """One zip with the report, which the browser loads."""
+    press(seen, "Share")
+    link = studio(seen).get_by_role("link", name="runs/keys.zip")
+    link.wait_for(timeout=120_000)
+    seen.shot("lab-shared", link)
+    with seen.page.expect_download() as loading:
+        link.click()
+    with zipfile.ZipFile(loading.value.path()) as whole:
+        assert {"keys/run.json", "keys/report.html", "keys/labels.json"} <= set(whole.namelist())
+
+
+@pytest.mark.long
 def test_two_hundred_runs_are_compared(seen, place):
     """Filtered, sorted, chosen, and set beside a baseline; seeds of one kind are one line."""
     for k in range(200):
@@ -369,13 +455,19 @@ def test_two_hundred_runs_are_compared(seen, place):
         info = json.loads((folder / "run.json").read_text())
         info["settings"] |= {"seed": k // 2, "mixture_ratio": (0.5, 0.25)[k % 2]}
         (folder / "run.json").write_text(json.dumps(info))
-        label_run(folder, name=f"share {k % 2}", tags=("even",) if k % 2 == 0 else ())
+        label_run(folder, name=f"share {k % 2}", tags=("even",) if k % 2 == 0 else (), archived=k >= 190)
         kept_summary(folder)
     started = time.perf_counter()
     tab(seen, "Compare")
     board = studio(seen).locator(".envgen-runs")
-    board.get_by_text(re.compile("^20[0-9] of 20[0-9] runs")).wait_for(timeout=60_000)
+    board.get_by_text(re.compile("^19[0-9] of 20[0-9] runs")).wait_for(timeout=60_000)
     seen.timed("Compare with 200 runs appears", started)
+    board.get_by_label("archived ones too").check()
+    board.get_by_text(re.compile("^20[0-9] of 20[0-9] runs")).wait_for()
+    board.get_by_text("Columns", exact=True).click()
+    board.get_by_label("tokens", exact=True).uncheck()                            # a column that is hidden
+    board.get_by_role("columnheader", name="tokens").wait_for(state="detached")
+    board.get_by_text("Columns", exact=True).click()
     started = time.perf_counter()
     board.get_by_label("Filter").fill("even copy-1")
     board.get_by_text(re.compile("^50 of")).wait_for()
@@ -394,6 +486,25 @@ def test_two_hundred_runs_are_compared(seen, place):
     studio(seen).locator("td", has_text="2 seeds").first.wait_for()               # paired by seed
     assert studio(seen).locator(".envgen-chart:visible").count() == 2
     seen.shot("lab-compare-200", board)
+
+
+@pytest.mark.long
+def test_a_room_of_learners_is_one_board(seen, place):
+    """A shared folder, in which everybody has one."""
+    for who, source in (("anna", "copy-000"), ("ben", "copy-001"), ("ben", "copy-002")):
+        shutil.copytree(place / "runs" / source, place / "room" / who / "runs" / source)
+    board, folder = studio(seen).locator(".envgen-runs"), studio(seen).get_by_label("Folder", exact=True)
+    board.get_by_label("Filter").fill("")
+    folder.fill(str(place / "room"))
+    seen.page.keyboard.press("Tab")
+    board.get_by_text(re.compile("^3 of 3 runs")).wait_for(timeout=60_000)
+    board.get_by_role("columnheader", name="learner").wait_for()
+    assert sorted(board.locator("tbody tr").evaluate_all(
+        "all => all.map(one => one.cells[3].textContent)")) == ["anna", "ben", "ben"]
+    seen.shot("lab-room", board)
+    folder.fill("")
+    seen.page.keyboard.press("Tab")
+    board.get_by_text(re.compile("^20[0-9] of 20[0-9] runs")).wait_for(timeout=60_000)
 
 
 @pytest.mark.long

@@ -64,7 +64,7 @@ def _legend(game: Game, size: int = 16) -> dict[str, np.ndarray]:
     found = {name: game._textures.get(name, (size, size))[..., :3] for name in MATERIALS if name and name != "none"}
     for name, texture, ground in (("you", "player-down", "grass"), ("cow", "cow", "grass"),
                                   ("zombie", "zombie", "grass"), ("skeleton", "skeleton", "path"),
-                                  ("sapling", "sapling", "grass")):
+                                  ("plant", "plant", "grass"), ("ripe plant", "plant-ripe", "grass")):
         figure, under = game._textures.get(texture, (size, size)).astype(float), found[ground]
         alpha = figure[..., 3:] / 255
         found[name] = (alpha * figure[..., :3] + (1 - alpha) * under).astype(np.uint8)

@@ -223,7 +223,8 @@ def grid(
         panel = Panel(44 + k % columns * wide, 60 + k // columns * high, wide - 70, high - 70, xs, ys)
         last = k + columns >= len(series)
         made += panel.frame(one.name, x_title if last else "", (4, 5)) + panel.line(one)
-    return sheet(wide * min(columns, max(len(series), 1)) + 10, 60 + rows * high, title, made)
+    width = max(wide * min(columns, max(len(series), 1)) + 10, 16 + 8 * len(title))      # or its title were cut
+    return sheet(width, 60 + rows * high, title, made)
 
 # %% ../../nbs/studio/77a_studio.charts.ipynb #76a00002
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ __all__ = ['TOLD', 'PICTURES', 'CLIP', 'TEXTS', 'WIDE', 'ReadOnce', 'absent', 'c
            'small_clip', 'clip_html', 'moments_html', 'agent_html', 'gaps_html', 'designed_html', 'rate', 'apart_by',
            'moved_html', 'conversation_html', 'story_html', 'measured_chart', 'measured_steps', 'training_chart',
            'heatmap', 'charts_html', 'bar', 'rates_html', 'settings_html', 'sections', 'page', 'write_report',
-           'write_interactive', 'share_run', 'share_view']
+           'write_interactive', 'share_run', 'download', 'share_view']
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #48a70603
 import base64
@@ -26,6 +26,7 @@ from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import ipywidgets as widgets
 import numpy as np
@@ -697,21 +698,35 @@ def share_run(
     return path
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #86a0f002
+def download(path: Path) -> str:
+    "A link to a file, where the browser can get it: if it lies under the notebook's folder."
+    place = Path(os.path.relpath(path))
+    if ".." in place.parts:
+        return html.escape(str(path))
+    return f'<a href="{quote(place.as_posix())}" download="{html.escape(path.name)}">{html.escape(str(place))}</a>'
+
+
 def share_view(session: Session) -> tuple[widgets.Widget, widgets.Widget]:   # the button, and what it says
     "Pack the run that is open."
-    told = widgets.HTML()
+    told = widgets.Output()                        # JupyterLab makes a link to a file of what is shown as an output
+
+    def say(text: str, inside: str = "") -> None:
+        told.outputs = ({"output_type": "display_data", "metadata": {}, "data": {
+            "text/plain": text, "text/html": f'<div class="envgen" role="status">{inside or note(text)}</div>'}},)
 
     def pack(path: Path) -> None:
         with guarding(session):
             packed = share_run(RunFolder(path))
             size = packed.stat().st_size / 1e6
-            told.value = note(f"Packed with its report: {packed} ({size:.1f} MB, without agents)")
+            say(f"Packed with its report: {packed} ({size:.1f} MB, without agents)",
+                f"Packed with its report: {download(packed)} ({size:.1f} MB, without agents)")
         go.disabled = False
 
     def share() -> None:
         if session.run is None:
             raise ValueError("no run is open: open the one that is to be shared")
-        go.disabled, told.value = True, note("The report is being made…")
+        go.disabled = True
+        say("The report is being made…")
         threading.Thread(target=pack, args=(session.run.path,), daemon=True).start()
 
     go = button("Share", "Pack this run and its report into one zip, without the agents", share, session, "share-alt")

@@ -447,6 +447,7 @@ class _Editor:
         for name, boxes in sections.items():
             blocks += [widgets.HTML(f"<b>{html.escape(name.replace('_', ' ').capitalize())}</b>")] if name else []
             blocks.append(row(*boxes))
+            blocks[-1].layout.align_items = "flex-start"     # what is said under one control moves no other
         self.box = widgets.VBox(blocks)
         self.show()
 
