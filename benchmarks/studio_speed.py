@@ -1,10 +1,11 @@
-"""How fast the studio opens and reacts, on a run of 50 cycles and in a folder of 200 runs; and what it costs training.
+"""How fast the studio opens and reacts, on a run of 50 cycles, in a folder of 200 runs; and what it costs training.
 
-    python benchmarks/studio_speed.py FOLDER               # in the kernel, without a browser; about 5 min the first time
+    python benchmarks/studio_speed.py FOLDER               # in the kernel, without a browser
     python benchmarks/studio_speed.py FOLDER --browser     # the same, as it is seen in a real JupyterLab
     python benchmarks/studio_speed.py FOLDER --training    # processor time per step from the studio, against without
 
-FOLDER keeps the runs that are measured: a real one of 50 short cycles, and 200 copies of its settings and records.
+FOLDER keeps the runs that are measured: a real one of 50 short cycles, and 200 copies of its beginning. To make them
+takes a few minutes the first time.
 Each line has seconds on the clock and seconds of the processor, which are as many where nothing else runs. The aims:
 opened in 2 s, each reaction in 0.3 s, training at most 5% slower.
 """
@@ -13,7 +14,6 @@ import argparse
 import contextlib
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys

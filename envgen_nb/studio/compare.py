@@ -339,8 +339,9 @@ def compare_view(session: Session) -> widgets.Widget:
             inside = note("Choose runs in the table: tick “show”.") if not chosen else (
                 difference_html(chosen, base) + "".join(comparison_curves(chosen)))
             drawn.value = f'<div class="envgen envgen-scroll">{left_out}{inside}</div>'
-            worlds.value = '<div class="envgen">' + "".join(
-                fold(f"Worlds of {full_name(path)}", strip_html(RunFolder(path))) for path in list(chosen)[:4]) + "</div>"
+            strips = "".join(fold(f"Worlds of {full_name(path)}", strip_html(RunFolder(path)))
+                             for path in list(chosen)[:4])
+            worlds.value = f'<div class="envgen">{strips}</div>'
 
     bind(state, ["found", "damaged"], fill)
     state.table.observe(show, ["chosen", "baseline"])

@@ -322,11 +322,11 @@ class Studio(_Desk):
         widgets.jslink((self.road, "selected"), (self.tabs, "selected_index"))
         self.tabs.observe(self._selected, "selected_index")
         self.buttons = buttons_view(self.session, self._begin)
-        self.asking, present = wanted_view(self.session), Present()
+        self.asking, present, (share, shared) = wanted_view(self.session), Present(), share_view(self.session)
         present.observe(lambda change: (self.view.add_class if change.new else self.view.remove_class)("envgen-large"),
                         "large")
         self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"),
-                           runs_view(self.session, self.new, *share_view(self.session), present, help_view()),
+                           runs_view(self.session, self.new, share, present, help_view(), shared),
                            self.asking, self.road, self.buttons, status_view(self.session), self.tabs, Keys())
         self.view.add_class("envgen-studio")
         self.open_page(station(self.session.where) if self.session.where else "Prompt")

@@ -27,7 +27,9 @@ function render({ model, el }) {
   const hidden = new Set();
   const set = (name, value) => { own = true; model.set(name, value); model.save_changes(); own = false; tell(); };
   const tell = () => {
-    count.textContent = `${wanted().length} of ${model.get("rows").length} runs, ${model.get("chosen").length} chosen`;
+    const rows = model.get("rows"), chosen = new Set(model.get("chosen"));
+    const shown = rows.filter((row) => chosen.has(row.id)).length;
+    count.textContent = `${wanted().length} of ${rows.length} runs, ${shown} chosen`;
   };
 
   const columns = () => model.get("columns").filter(([key]) => !hidden.has(key));
