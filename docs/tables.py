@@ -14,6 +14,7 @@ from envgen_nb.designer.prompt import PLACEHOLDERS
 from envgen_nb.experiment.folder import ExperimentFolder
 from envgen_nb.files import read_jsonl
 from envgen_nb.results import mean, paired
+from envgen_nb.studio.charts import COLOURS, Panel, sheet
 from envgen_nb.studio.experiment import gain_curves, plus_minus
 
 ROOT = Path(__file__).parent.parent
@@ -99,6 +100,37 @@ def presets() -> str:
         for key, text in names.items()], "l")
 
 
+def _said(changes: dict) -> str:
+    return ", ".join(f"{name} {value}" for name, value in changes.items()) or "as it is"
+
+
+def tuning() -> str:
+    "Every setting that was tried, without designed worlds: those of most steps first, then the best."
+    found = defaultdict(list)
+    for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
+        found[record.get("learner", "ppo"), record["preset"], record["steps"], _said(record["changes"])].append(record)
+    rows = []
+    for (learner, preset, steps, changes), records in found.items():
+        scores = [mean(record[which] for record in records) for which in ("score_training", "score_policy")]
+        rows.append((steps, scores[0].value, [f"`{learner}`", f"`{preset}`", changes, f"{steps:,}", str(len(records)),
+                                              *map(plus_minus, scores)]))
+    rows.sort(key=lambda row: (-row[0], -row[1]))
+    return table(["learner", "preset", "changed", "steps", "seeds", "over all training episodes, %",
+                  "of the final policy, %"], [row for *_, row in rows], "lll")
+
+
+def learners() -> str:
+    "What was tried of learners: a row for each run; PPO at the same number of steps beside them."
+    records = [record for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl") if record["steps"] < 999_424]
+    records = [record for record in records if record.get("learner") or not record["changes"]]
+    records.sort(key=lambda r: (r["preset"], r["steps"], ["ppo", "ppo-memory", "ad"].index(r.get("learner", "ppo"))))
+    return table(["learner", "preset", "changed", "steps", "seed", "over all training episodes, %",
+                  "of the final policy, %", "steps per second of CPU time"], [
+        [f"`{r.get('learner', 'ppo')}`", f"`{r['preset']}`", _said(r["changes"]), f"{r['steps']:,}", str(r["seed"]),
+         f"{r['score_training']:.1f}", f"{r['score_policy']:.1f}",
+         f"{r['steps_per_cpu_s']:,}" if "steps_per_cpu_s" in r else ""] for r in records], "lll")
+
+
 def learning() -> str:
     "Success rates of three seeds after 200,000 steps, beside the untrained policy's."
     record = json.loads((BENCHMARKS / "agent_learning.json").read_text())
@@ -143,7 +175,8 @@ def placeholders() -> str:
 
 TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper": lambda: experiment("paper"),
           "paper, short": paper_short, "feedback": lambda: experiment("feedback"), "presets": presets,
-          "learning": learning, "heist": heist, "language model": language_model, "placeholders": placeholders}
+          "learning": learning, "tuning": tuning, "learners": learners, "heist": heist,
+          "language model": language_model, "placeholders": placeholders}
 
 
 def figure() -> str:
@@ -152,7 +185,32 @@ def figure() -> str:
     return drawn.replace("<style>", "<style>svg{color:#222;background:#fff}", 1) + "\n"
 
 
-FIGURES = {ROOT / "docs" / "designed-worlds.svg": figure}
+def next_goal() -> str:
+    "How often a linear probe tells which achievement comes next, from the features of each agent."
+    agents = read_jsonl(BENCHMARKS / "next_goal_probe.jsonl")
+    goals = [goal for goal in agents[0]["by_goal"]
+             if all(agent["by_goal"].get(goal, [0])[0] >= 50 for agent in agents)]
+    goals.sort(key=lambda goal: -agents[0]["by_goal"][goal][1])
+    rows, left = ["all of them", *goals], 150
+    panel = Panel(left, 36 + 20 * len(agents), 560, 26 * len(rows), (0, 100), (len(rows), 0))
+    made = panel.frame("", "% of steps told rightly", (6, 0), labels=False)
+    for i, name in enumerate(rows):
+        made += f'<text x="{left - 12}" y="{panel.at(0, i + 0.5)[1] + 5:.1f}" text-anchor="end">{name}</text>'
+    for k, (agent, colour) in enumerate(zip(agents, COLOURS, strict=False)):
+        text = f"{agent['learner']}, {_said(agent['changes'])}"
+        made += (f'<circle cx="{left}" cy="{16 + 20 * k}" r="5" fill="{colour}"/>'
+                 f'<text x="{left + 12}" y="{21 + 20 * k}">{text}</text>')
+        for i, value in enumerate([agent["right"], *(agent["by_goal"][goal][1] for goal in goals)]):
+            x, y = panel.at(value, i + 0.5)
+            made += (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}">'
+                     f"<title>{text}: {rows[i]} {value:.1f}%</title></circle>")
+        x, y = panel.at(agent["constant"], 0.5)
+        made += f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="none" stroke="{colour}"/>'
+    drawn = sheet(left + 600, panel.top + panel.height + 46, "How often the next achievement is told rightly", made)
+    return drawn.replace("<style>", "<style>svg{color:#222;background:#fff}", 1) + "\n"
+
+
+FIGURES = {ROOT / "docs" / "designed-worlds.svg": figure, ROOT / "docs" / "next-goal.svg": next_goal}
 
 
 def filled(text: str) -> str:

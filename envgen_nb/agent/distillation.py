@@ -114,21 +114,27 @@ def partial_transport(
     "The cheapest way to move min(m, n) units, at most one from each row and to each column."
     mass, (m, n) = float(min(costs.shape)), costs.shape
     plan = np.exp(-costs / reg)
-    plan *= mass / plan.sum()
-    q_rows, q_columns = np.ones(m), np.ones(n)
+    scale, q_rows, q_columns = mass / plan.sum(), np.ones(m), np.ones(n)
     for _ in range(rounds):
-        total = 0.0
+        columns, total = np.zeros(n), 0.0                      # sums of the plan's columns, and of all of it
         for i in range(m):
-            share = min(1.0, 1.0 / (q_rows[i] * plan[i].sum()))
-            plan[i] *= q_rows[i] * share
+            row = 0.0
+            for j in range(n):
+                row += plan[i, j]
+            share = min(1.0, 1.0 / (q_rows[i] * scale * row))
+            for j in range(n):
+                plan[i, j] *= q_rows[i] * scale * share
+                columns[j] += plan[i, j]
             q_rows[i] = 1.0 / share
         for j in range(n):
-            share = min(1.0, 1.0 / (q_columns[j] * plan[:, j].sum()))
-            plan[:, j] *= q_columns[j] * share
-            q_columns[j] = 1.0 / share
-            total += plan[:, j].sum()
-        plan *= mass / total
-    return plan
+            share = min(1.0, 1.0 / (q_columns[j] * columns[j]))
+            columns[j], q_columns[j] = q_columns[j] * share, 1.0 / share     # now what to scale the column by
+        for i in range(m):
+            for j in range(n):
+                plan[i, j] *= columns[j]
+                total += plan[i, j]
+        scale = mass / total
+    return plan * scale
 
 # %% ../../nbs/agent/64_agent.distillation.ipynb #57ed02b0
 class NextGoal(nn.Module):
