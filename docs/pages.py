@@ -134,7 +134,7 @@ def notebooks() -> list[Path]:
             head, what = title(path)
             number = re.match(r"\d+[a-z]?(?=_)", path.name)
             index.append(f"- [{number[0] + ' ' if number else ''}{head}](/notebooks/{part}/{path.name})"
-                         f"{': ' + what[0].lower() + what[1:] if what else ''}")
+                         f"{': ' + what if what else ''}")
         texts = sorted((ROOT / "nbs" / part).glob("*.md"))                  # the teacher's page
         for path in texts:
             made.append(write(DOCS / "notebooks" / part / path.name, relink(path.read_text(), path.parent)))
