@@ -7,7 +7,7 @@ __all__ = ['Game', 'SimpleVectorEnv', 'SimpleSimulator']
 
 # %% ../nbs/world/03_simple.ipynb #bf707655
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -23,6 +23,7 @@ class Game(ABC):
     "One copy of a game. It is made without arguments and plays one episode after the other."
     achieved: set[str]                  # objectives that the present episode has reached; `reset` empties it
     possible: set[str] | None = None    # objectives that the present episode has at all; None: all
+    conditions: Set[str] = frozenset()  # which of the simulator's `conditions` hold now
 
     @abstractmethod
     def reset(
@@ -110,7 +111,7 @@ class SimpleVectorEnv(GameVectorEnv):
         self.simulator, self.worlds, self.lengths = simulator, tuple(worlds), tuple(lengths)
         self.obs, self.episodes = obs, episodes
         self.set_spaces(num_envs, simulator.spaces[obs], len(simulator.actions))
-        self.settings = [simulator.original if world is None else world for world in self.worlds]
+        self.settings = [world or simulator.original for world in self.worlds]
         self.copies = [_Copy(simulator.game(), base_seed, i % len(self.worlds))
                        for i, base_seed in enumerate(base_seeds(seed, num_envs))]
 
@@ -123,6 +124,12 @@ class SimpleVectorEnv(GameVectorEnv):
     def unlocked(self) -> np.ndarray:
         "What each present episode has reached, (N, objectives) bool."
         return self._objectives(lambda game: game.achieved)
+
+    @property
+    def possible(self) -> np.ndarray:
+        "What each present episode has, (N, objectives) bool."
+        every = set(self.simulator.objectives)
+        return self._objectives(lambda game: every if game.possible is None else game.possible)
 
     @property
     def running(self) -> dict[str, np.ndarray]:
@@ -153,9 +160,9 @@ class SimpleVectorEnv(GameVectorEnv):
         "More worlds that can be played from now on: their indices into `worlds`."
         self.need()
         self.simulator.check_worlds(worlds)
-        first, lengths = len(self.worlds), step_limits(length, len(worlds), self.simulator.length)
+        first, lengths = len(self.worlds), self.simulator.limits(worlds, length)
         self.worlds, self.lengths = self.worlds + tuple(worlds), self.lengths + lengths
-        self.settings += [self.simulator.original if world is None else world for world in worlds]
+        self.settings += [world or self.simulator.original for world in worlds]
         return range(first, len(self.worlds))
 
     def _assign(self, changes: dict[int, int], now: bool) -> Any:
@@ -172,7 +179,7 @@ class SimpleVectorEnv(GameVectorEnv):
         for i, action in enumerate(self.checked_actions(actions)):
             if self.copies[i].live:
                 rewards[i], over[i] = self.copies[i].step(int(action))
-        late = np.array([copy.live and len(copy.actions) >= self.lengths[copy.world] for copy in self.copies])
+        late = np.array([copy.live and self._is_cut(copy) for copy in self.copies])
         ended, infos = over | late, {}
         if ended.any():
             infos = {"final_obs": self._observe(), "_final_obs": ended, "results": self._results(),
@@ -180,6 +187,17 @@ class SimpleVectorEnv(GameVectorEnv):
             for i in np.flatnonzero(ended):
                 self._next(self.copies[i])
         return self._observe(), rewards, over, late & ~over, infos
+
+    def _is_cut(self, copy: _Copy) -> bool:
+        "Whether an episode has come to its step limit, or to the goal of its world."
+        _, goal = self.simulator.cut(self.settings[copy.world])
+        return len(copy.actions) >= self.lengths[copy.world] or goal in copy.game.achieved
+
+    def conditions(self) -> np.ndarray:
+        "Which of the simulator's `conditions` hold in each sub-environment, (N, C) bool."
+        self.need("game to ask about")
+        return np.array([[name in copy.game.conditions for name in self.simulator.conditions]
+                         for copy in self.copies], bool)
 
     def render(self) -> tuple[np.ndarray, ...]:
         "Each sub-environment's picture."
@@ -234,10 +252,8 @@ class SimpleVectorEnv(GameVectorEnv):
         results = {"return": np.array([copy.total for copy in self.copies]),
                 "length": np.array([len(copy.actions) for copy in self.copies], np.int32),
                 "unlocked": self.unlocked, "world": np.array([copy.world for copy in self.copies], np.int32)}
-        if any(copy.game.possible is not None for copy in self.copies):
-            every = set(self.simulator.objectives)
-            results["possible"] = self._objectives(lambda game: every if game.possible is None else game.possible)
-        return results
+        return results | ({"possible": self.possible} if any(copy.game.possible is not None for copy in self.copies)
+                          else {})
 
     def _objectives(self, of: Callable[[Game], set[str]]) -> np.ndarray:
         "A set of objectives of each copy as (N, objectives) bool."
@@ -271,11 +287,20 @@ class SimpleSimulator(Simulator):
         check_number("num_envs", num_envs, 1, optional=False)
         check_number("episodes", episodes, 1)
         self.check_worlds(worlds)
-        lengths = step_limits(length, len(worlds), self.length)
+        lengths = self.limits(worlds, length)
         obs = obs or self.observations[0]
         if obs not in self.spaces:
             raise ValueError(f"{self.name} shows {', '.join(self.observations)}, not {obs!r}")
         return SimpleVectorEnv(self, worlds, num_envs, seed, obs, lengths, episodes)
+
+    def cut(self, world: World) -> tuple[int | None, str | None]:
+        "After how many steps, and at which objective, a world says that its episodes are cut; None: not said."
+        return None, None
+
+    def limits(self, worlds: Sequence[World | None], length: int | None | Sequence[int | None]) -> tuple[int, ...]:
+        "The step limit of each world: its own, or the one that is asked for, or the game's."
+        limits = step_limits(length, len(worlds), self.length)
+        return tuple(self.cut(world or self.original)[0] or limit for world, limit in zip(worlds, limits, strict=True))
 
     def check_worlds(self, worlds: Sequence[World | None]) -> None:
         "`ValueError` or `TypeError` if these are no worlds of this game."

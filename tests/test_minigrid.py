@@ -49,6 +49,7 @@ class Player:
     def __init__(self, game: Rooms):
         self.game, self.env, self.steps, self.over = game, game.env, 0, False
         self.moved: list = []                      # what was put out of the way once
+        self.luck = random.Random(0)               # for who goes round in circles
 
     def at(self, cell):
         return self.env.grid.get(*cell)
@@ -111,7 +112,7 @@ class Player:
                     lost = len(ways) - len(self.ways({to})) - (to in ways)
                     near = any(abs(to[0] - x) + abs(to[1] - y) == 1 for x, y in doors)
                     places.append((lost > 0, near, len(path), to, path))
-        *_, to, path = min(places)
+        *_, to, path = self.luck.choice(places) if len(self.moved) > 10 else min(places)
         self.face(path, to)
         self.act(DROP)
 
@@ -150,7 +151,8 @@ class Player:
             self.face(path, cell)
             return self.act(TOGGLE)
         loose = self.beside(lambda cell, thing: thing.can_pickup())
-        found = min(loose, key=lambda found: (self.moved.count(found[1]), len(found[2])))
+        found = self.luck.choice(loose) if len(self.moved) > 10 else min(
+            loose, key=lambda found: (self.moved.count(found[1]), len(found[2])))
         self.moved.append(found[1])
         self.take(found)
         self.put_down()
@@ -244,6 +246,8 @@ def test_a_level_without_a_way_is_none():
     ({"keys": [{"colour": "pink", "room": [0, 0]}]}, "keys[0].colour", "red | green | blue"),
     ({"distractors": [{"kind": "ball", "colour": "blue", "room": [0, 0]}]}, "distractors[0].colour", "the target"),
     ({"doors": []}, "", "cannot be reached"),
+    ({"goal": "move_ball", "doors": [door(state="closed")]}, "goal", "no level of this world has it"),
+    ({"goal": "jump"}, "goal", "open_box | move_ball"), ({"length": 15}, "length", "16-288"),
     ({"doors": [door()], "keys": []}, "", "cannot be reached"),
     ({"doors": [door()], "keys": [{"colour": "red", "room": [1, 0]}]}, "", "cannot be reached"),
     ({"columns": 1, "room_size": 4, "distractors": [{"kind": "box", "colour": "red", "room": [0, 0]}] * 5}, "",
@@ -269,6 +273,7 @@ def test_warnings():
     assert [w.field for w in game.warnings(world(target="goal", target_colour="red"))] == ["target_colour"]
     warned = game.warnings(world(keys=[{"colour": "red", "room": [0, 0]}], doors=[door(state="open")], openings=True))
     assert [w.field for w in warned] == ["openings", "keys"] and "keys[0]: no locked door is red" in str(warned[1])
+    assert [w.field for w in game.warnings(world(goal="reach_target"))] == ["goal"]
 
 
 def test_what_the_agent_sees():
@@ -296,6 +301,48 @@ def test_success_is_counted_where_it_was_possible():
     while not venv.finished.all():
         infos = venv.step(np.zeros(2, int))[-1]
     assert infos["results"]["possible"].tolist() == [[False] * 4 + [True], [True] * 5]
+
+
+def test_an_episode_is_cut_at_its_goal_or_at_its_length():
+    """Truncated, without a reward for it; the original game beside it goes on."""
+    cut = world(goal="open_box", room_size=4, doors=[door()])
+    short = world(length=16)
+    venv = MiniGrid().make_vec([cut, short, None], num_envs=30, seed=2, obs="symbols")
+    assert venv.lengths == (LENGTH, 16, LENGTH)
+    venv.reset()
+    actions, ended = np.random.default_rng(0), collections.defaultdict(list)
+    for _ in range(120):
+        before = venv.running["length"]
+        _, rewards, terminated, truncated, infos = venv.step(actions.integers(6, size=30))
+        for i in np.flatnonzero(terminated | truncated):
+            ended[i % 3].append((before[i] + 1, bool(terminated[i]), bool(infos["results"]["unlocked"][i, 0])))
+    assert any(steps < 60 for steps, _, _ in ended[0])
+    assert all(opened and not over for _, over, opened in ended[0])
+    assert {steps for steps, _, _ in ended[1]} == {16} and not ended[2]
+    late = venv.add_worlds([cut, short], length=100)
+    assert [venv.lengths[k] for k in late] == [100, 16]
+
+
+def test_what_a_skill_needs_is_told_as_it_is():
+    """By the way through the ordinary game: the box, the ball before the door, the key, the door, empty hands."""
+    game, player = Rooms(), None
+    game.reset(MiniGridWorld(), np.random.default_rng(3))
+    player = Player(game)
+    told = [game.conditions]
+    act = player.act
+
+    def told_act(action):
+        act(action)
+        told.append(game.conditions)
+
+    player.act = told_act
+    player.play()
+    assert told[0] == {"nothing in hand"}
+    first = {name: next(k for k, held in enumerate(told) if name in held) for name in MiniGrid.conditions}
+    assert first["a key out of its box"] < first["a key in hand"] < first["a door is open"]
+    assert first["no ball before a door"] < first["a door is open"]
+    assert all(("a key in hand" in held) <= ("nothing in hand" not in held) for held in told)
+    assert "nothing in hand" in told[-2] and "a door is open" in told[-2]
 
 
 def test_rewards_fall_with_time():
