@@ -15,7 +15,7 @@ from envgen_nb.experiment.folder import ExperimentFolder
 from envgen_nb.files import read_jsonl
 from envgen_nb.results import mean, paired
 from envgen_nb.studio.charts import COLOURS, Panel, sheet
-from envgen_nb.studio.experiment import gain_curves, plus_minus
+from envgen_nb.studio.experiment import gain_curves, plus_minus, setting_curves
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
@@ -31,7 +31,12 @@ ARMS = {      # what they are, in words
     "feedback": {
         "none": "the designer is told nothing",
         "placebo": "it is told the rates of another run",
-        "rates": "it is told the rates of this run"}}
+        "rates": "it is told the rates of this run"},
+    "mixture": {
+        **{f"share-{share}": f"{share}% of each cycle's steps in designed worlds, then a million steps without"
+           for share in (10, 25, 50, 75, 90)},
+        "constant": "a quarter of the sub-environments plays designed worlds to the last step"}}
+FIRST = {"paper": "worlds", "feedback": "feedback", "mixture": "mixture"}      # the heading of the first column
 
 
 def table(head: list[str], rows: list[list[str]], align: str = "") -> str:
@@ -45,7 +50,7 @@ def experiment(name: str) -> str:
     folder = ExperimentFolder(BENCHMARKS / "experiments" / name)
     base, measures = folder.experiment.baseline, folder.experiment.measures
     measured = [folder.measured(measure) for measure in measures]
-    head = [["worlds", "feedback"][name == "feedback"]]
+    head = [FIRST[name]]
     head += [text for measure in measures for text in (measure, f"more than `{base}`")]
     rows = []
     for arm in folder.experiment.arms:
@@ -174,15 +179,14 @@ def placeholders() -> str:
 
 
 TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper": lambda: experiment("paper"),
-          "paper, short": paper_short, "feedback": lambda: experiment("feedback"), "presets": presets,
-          "learning": learning, "tuning": tuning, "learners": learners, "heist": heist,
-          "language model": language_model, "placeholders": placeholders}
+          "paper, short": paper_short, "feedback": lambda: experiment("feedback"),
+          "mixture": lambda: experiment("mixture"), "presets": presets, "learning": learning, "tuning": tuning,
+          "learners": learners, "heist": heist, "language model": language_model, "placeholders": placeholders}
 
 
-def figure() -> str:
-    "How much more than plain PPO, over the steps, with bands: a file of its own, dark on white."
-    drawn = gain_curves(ExperimentFolder(BENCHMARKS / "experiments" / "paper"))
-    return drawn.replace("<style>", "<style>svg{color:#222;background:#fff}", 1) + "\n"
+def alone(drawing: str) -> str:
+    "A drawing as a file of its own, dark on white."
+    return drawing.replace("<style>", "<style>svg{color:#222;background:#fff}", 1) + "\n"
 
 
 def next_goal() -> str:
@@ -206,11 +210,16 @@ def next_goal() -> str:
                      f"<title>{text}: {rows[i]} {value:.1f}%</title></circle>")
         x, y = panel.at(agent["constant"], 0.5)
         made += f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="none" stroke="{colour}"/>'
-    drawn = sheet(left + 600, panel.top + panel.height + 46, "How often the next achievement is told rightly", made)
-    return drawn.replace("<style>", "<style>svg{color:#222;background:#fff}", 1) + "\n"
+    return sheet(left + 600, panel.top + panel.height + 46, "How often the next achievement is told rightly", made)
 
 
-FIGURES = {ROOT / "docs" / "designed-worlds.svg": figure, ROOT / "docs" / "next-goal.svg": next_goal}
+def figures() -> dict[Path, str]:
+    "Each drawing in its file."
+    paper, mixture = (ExperimentFolder(BENCHMARKS / "experiments" / name) for name in ("paper", "mixture"))
+    area, end = setting_curves(mixture)
+    return {ROOT / "docs" / f"{name}.svg": alone(drawing) for name, drawing in (
+        ("designed-worlds", gain_curves(paper)), ("mixture-area", area), ("mixture-end", end),
+        ("next-goal", next_goal()))}
 
 
 def filled(text: str) -> str:
@@ -222,7 +231,7 @@ def filled(text: str) -> str:
 
 def wanted() -> dict[Path, str]:
     "What each page and each figure should hold."
-    return {page: filled(page.read_text()) for page in PAGES} | {path: draw() for path, draw in FIGURES.items()}
+    return {page: filled(page.read_text()) for page in PAGES} | figures()
 
 
 def main() -> None:
