@@ -244,15 +244,21 @@ def roles(self: RunFolder, cycle: str) -> list[tuple[int, int | None]]:
 @patch
 def numbers(self: RunFolder, cycle: str) -> list[int]:
     "The numbers of a cycle's worlds, see `Episodes.worlds`; one that was kept has the number that it had."
-    last, before = 0, list[int]()
-    for name in self.cycles[:self.cycles.index(cycle) + 1]:
+    return self.all_numbers(cycle)[cycle]
+
+
+@patch
+def all_numbers(self: RunFolder, until: str) -> dict[str, list[int]]:
+    "The numbers of the worlds of each cycle, up to this one."
+    last, before, found = 0, list[int](), dict[str, list[int]]()
+    for name in self.cycles[:self.cycles.index(until) + 1]:
         now = list[int]()
         for _, keep in self.roles(name):
             _check(keep is None or 1 <= keep <= len(before), f"{name}/{RunFolder.ROLES} keeps no world that there was")
             last += keep is None
             now.append(last if keep is None else before[keep - 1])
-        before, last = now, last + len(self._drawn(name))
-    return before
+        before, last, found[name] = now, last + len(self._drawn(name)), now
+    return found
 
 
 @patch
@@ -751,10 +757,10 @@ def world_records(
     cycles = run.cycles[:run.cycles.index(until) + 1] if until else run.cycles
     records = [record for cycle in cycles for record in run.metrics(cycle)] if results else []
     episodes = Episodes.join([run.episodes(record) for record in records])
-    found = []
+    found, numbers = [], run.all_numbers(cycles[-1])
     for cycle in cycles:
         records = []
-        for design, number in zip(run.designs(cycle) if run.worlds(cycle) else [], run.numbers(cycle), strict=True):
+        for design, number in zip(run.designs(cycle) if run.worlds(cycle) else [], numbers[cycle], strict=True):
             played = episodes[episodes.worlds == number]
             ended, rates = played[~played.cut], {}
             if len(played):
@@ -795,8 +801,9 @@ def archived(
     until = run.cycles[:run.cycles.index(cycle) + 1]
     designed = [name for name in until if run.worlds(name)]
     found: dict[int, Archived] = {}
+    numbers = run.all_numbers(cycle)
     for name, records in zip(designed, world_records(run, until=cycle), strict=True):
-        for k, (number, record) in enumerate(zip(run.numbers(name), records, strict=True), 1):
+        for k, (number, record) in enumerate(zip(numbers[name], records, strict=True), 1):
             if number not in found and number in standing:
                 found[number] = Archived(run.cycles.index(name), k, record, *standing[number])
     return list(found.values())

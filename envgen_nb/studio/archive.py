@@ -29,9 +29,9 @@ def _length(record: WorldRecord) -> str:
 def _rows(run: RunFolder, known: dict[int, Archived]) -> list[tuple[str, ...]]:
     "A row for each world, by its first cycle."
     rows, seen = [], set[int]()
-    designed = [cycle for cycle in run.cycles if run.worlds(cycle)]
+    designed, numbers = [cycle for cycle in run.cycles if run.worlds(cycle)], run.all_numbers(run.cycles[-1])
     for cycle, records in zip(designed, world_records(run), strict=True):
-        for k, (number, record) in enumerate(zip(run.numbers(cycle), records, strict=True), 1):
+        for k, (number, record) in enumerate(zip(numbers[cycle], records, strict=True), 1):
             if number in seen:
                 continue
             seen.add(number)
@@ -49,8 +49,9 @@ def archive_html(run: RunFolder) -> str:
     standing = [cycle for cycle in run.cycles if run.standing(cycle)]
     known = {}
     if standing:
+        numbers = run.all_numbers(run.cycles[-1])
         order = {(int(cycle.partition("-")[2]), k): number for cycle in run.cycles[1:1 + run.settings.num_cycles]
-                 for k, number in reversed([*enumerate(run.numbers(cycle), 1)])}
+                 for k, number in reversed([*enumerate(numbers[cycle], 1)])}
         known = {order[one.cycle, one.number]: one for one in archived(run, standing[-1])}
     rows, drawn = _rows(run, known), sum(len(run.drawn(cycle)) for cycle in run.cycles)
     more = f"<p>{counted(drawn, 'world')} drawn at random, which are in {RunFolder.DRAWN}.</p>" if drawn else ""

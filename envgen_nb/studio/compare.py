@@ -30,7 +30,7 @@ from ..designer.reply import unmarked
 from ..experiment.folder import ExperimentFolder
 from ..results import kept_summary, mean, paired
 from .charts import COLOURS, Drawing, Series, curves
-from .figures import BEFORE_EDIT, few_colours
+from .figures import BEFORE_EDIT
 from .elements import STATIC, bind, button, column, error_view, fold, listen, note, row, table
 from .progress import duration
 from .run import Relay, Session, guarding
@@ -112,8 +112,8 @@ def _strip(path: Path, width: int, changed: float) -> str:
     picture = Image.open(path).convert("RGB")
     picture.thumbnail((width, width * 2))
     buffer = io.BytesIO()
-    few_colours(picture, kmeans=1).save(buffer, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    picture.save(buffer, "WEBP", quality=75, method=1)
+    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def _purpose(text: str) -> str:
@@ -122,12 +122,12 @@ def _purpose(text: str) -> str:
     return fold(first, f'<div style="white-space:pre-wrap">{html.escape(rest)}</div>') if rest else html.escape(first)
 
 
-def strip_html(run: RunFolder, width: int = 420) -> str:
-    "The worlds of every cycle side by side, what they are for under them."
-    shown = []
-    for cycle in run.cycles:
-        path = run.file(RunFolder.PICTURE, cycle)
-        if path.exists():
+def strip_html(run: RunFolder, width: int = 420, most: int = 10) -> str:
+    "The worlds of every cycle side by side, of so many cycles evenly chosen; what they are for under them."
+    drawn = {cycle: path for cycle in run.cycles if (path := run.file(RunFolder.PICTURE, cycle)).exists()}
+    step, shown = max(1, -(-len(drawn) // most)), []
+    for k, (cycle, path) in enumerate(drawn.items(), start=1):
+        if (len(drawn) - k) % step == 0:                         # the latest one among them
             listed = "".join(f"<li>{f'<i>{BEFORE_EDIT}</i> ' if source == 'edited' else ''}"
                              f"{_purpose(purpose or str(world))}</li>" for source, purpose, world in
                              zip(origins(run, cycle), run.purposes(cycle), run.worlds(cycle), strict=True))
@@ -141,8 +141,9 @@ def strip_html(run: RunFolder, width: int = 420) -> str:
                          f'style="margin:2px 0;padding-left:1.4em">{listed}</ol></figure>')
     if not shown:
         return note("No worlds have been designed in this run.", "envgen-quiet")
-    figures = "".join(shown)
-    return f'<div style="display:flex;gap:12px;overflow-x:auto;align-items:flex-start" tabindex="0">{figures}</div>'
+    rest = note(f"{len(shown)} of {len(drawn)} cycles.", "envgen-quiet") if len(shown) < len(drawn) else ""
+    return ('<div style="display:flex;gap:12px;overflow-x:auto;align-items:flex-start" tabindex="0">'
+            f'{"".join(shown)}</div>{rest}')
 
 # %% ../../nbs/studio/84_studio.compare.ipynb #5c25ae72
 _SAME = ("seed", "threads", "designer", "agent")      # have columns of their own, or decide nothing

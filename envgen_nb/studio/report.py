@@ -221,8 +221,8 @@ def result_html(run: RunFolder, found: dict[str, tuple[Measured, Measured]]) -> 
             + f'<h3>The same run again</h3><pre class="command"><code>{words}</code></pre>{hand}')
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #bb0646a1
-PICTURES = 380_000      # bytes of all pictures of worlds
-CLIP = 130_000          # of a clip
+PICTURES = 300_000      # bytes of all pictures of worlds
+CLIP = 100_000          # of a clip
 
 
 def webp(picture: np.ndarray, width: int, quality: int = 60) -> bytes:
@@ -410,7 +410,7 @@ def conversation_html(run: RunFolder, cycle: str, room: list[int]) -> str:
     return "".join(blocks)
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #928d85d4
-TEXTS = 220_000     # characters of prompts and replies
+TEXTS = 120_000     # characters of prompts and replies
 
 
 def _changed(run: RunFolder, cycle: str, before: str, found: dict[str, tuple[Measured, Measured]]) -> str:
@@ -542,9 +542,9 @@ def heatmap(run: RunFolder) -> str:
         for k, name in enumerate(names):
             value, x, y = rates[name][0], left + i * wide, 44 + k * high
             number = f'<text x="{x + wide / 2:.1f}" y="{y + 14}" {small}>{value:.0f}</text>' * (wide >= 26)
+            told = f"<title>{_words(name)}, {cycle}: {value:.0f}%</title>" * (len(found) < 20)     # else too many bytes
             made += (f'<rect x="{x:.1f}" y="{y}" width="{max(wide - 1, .5):.1f}" height="{high - 1}" class="cell" '
-                     f'fill-opacity="{0.04 + 0.4 * value / 100:.2f}">'
-                     f"<title>{_words(name)}, {cycle}: {value:.0f}%</title></rect>{number}")
+                     f'fill-opacity="{0.04 + 0.4 * value / 100:.2f}">{told}</rect>{number}')
         if wide >= 26 or i in (0, len(found) - 1):
             label = {"cycle-0": "0", "final": "end"}.get(cycle, cycle.removeprefix("cycle-"))
             made += f'<text x="{left + (i + .5) * wide:.1f}" y="38" {small}>{label}</text>'

@@ -31,7 +31,7 @@ from ..results import Point
 from .archive import bottleneck_html
 from .compare import compare_view, strip_html
 from .figures import dots
-from .elements import STYLE, Present, Road, bind, button, column, help_view, listen, note, row
+from .elements import STYLE, Page, Present, Road, bind, button, column, help_view, listen, note, row
 from .plan import Plan, plan_view, take_over
 from .history import history_view
 from .play import Keys
@@ -316,7 +316,7 @@ class Studio(_Desk):
             self.session.want(load_settings(**settings))
         self.handle, self.pictured = None, 0.0
         self.did, self.following = "", False         # what was done last; whether the page that shows it is opened
-        self.tabs = widgets.Tab([column() for _ in PAGES], titles=list(PAGES))
+        self.tabs, self.pages = widgets.Tab([column() for _ in PAGES], titles=list(PAGES)), [Page() for _ in PAGES]
         self.tabs.add_class("envgen-pages")
         self.road = Road(self._chosen)
         widgets.jslink((self.road, "selected"), (self.tabs, "selected_index"))
@@ -368,9 +368,12 @@ class Studio(_Desk):
         with guarding(self.session):
             self.road.selected = self.tabs.selected_index    # for whoever loads the studio again
             self.worlds.turn(self.page == "Worlds")
+            for k, page in enumerate(self.pages):
+                page.turn(k == self.tabs.selected_index)
             place = self.tabs.children[self.tabs.selected_index]
             if not place.children:
-                place.children = [PAGES[self.page](self)]
+                with self.pages[self.tabs.selected_index]:
+                    place.children = [PAGES[self.page](self)]
 
     def _picture(self) -> None:
         "Bring the picture up to date, at most every half minute while something goes on."
