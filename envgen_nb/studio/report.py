@@ -547,7 +547,8 @@ def heatmap(run: RunFolder) -> str:
                      f'fill-opacity="{0.04 + 0.4 * value / 100:.2f}">{told}</rect>{number}')
         if wide >= 26 or i in (0, len(found) - 1):
             label = {"cycle-0": "0", "final": "end"}.get(cycle, cycle.removeprefix("cycle-"))
-            made += f'<text x="{left + (i + .5) * wide:.1f}" y="38" {small}>{label}</text>'
+            x = min(left + (i + .5) * wide, WIDE - 4 * len(label))               # a narrow column at the edge
+            made += f'<text x="{x:.1f}" y="38" {small}>{label}</text>'
     made += "".join(f'<text x="{left - 5}" y="{58 + k * high}" text-anchor="end" font-size="12">{_words(name)}</text>'
                     for k, name in enumerate(names))
     title = '<text x="4" y="16" class="title">Success after each cycle (%)</text>'
