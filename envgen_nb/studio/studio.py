@@ -12,6 +12,7 @@ import html
 import io
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ class _CycleGallery:
             self.state = Worlds(get_simulator(kind[0]), kind[1])
             self.place.children = [worlds_view(self.state)]
         if measured != self.measured:
-            self.measured, self.state.agent = measured, load_agent(run) if measured[1] else None
+            self.measured, self.state.agent = measured, partial(load_agent, run) if measured[1] else None
 
 # %% ../../nbs/studio/87_studio.studio.ipynb #25294a5d
 class WorldsTab(_CycleGallery):

@@ -48,7 +48,7 @@ class _Gallery(HasTraits):
     previous = Tuple(help="the worlds of the cycle before, to tell what changed")
     given = Tuple(help="the designs as the designer gave them, to tell which were edited; (): not known")
     editable = Bool(True, help="whether the worlds may be changed now")
-    agent = AnyTrait(None, help="who plays the clips, a `Learner`; None: actions at random")
+    agent = AnyTrait(None, help="who plays the clips, a `Learner`, or a function that loads one; None: at random")
     seed = Int(0, min=0, max=2 ** 31 - 1, help="of the episodes whose beginning is shown")
     seeds = Int(1, min=1, max=9, help="how many seeds of each world are shown, from `seed` on")
     path = Bool(False, help="whether the way to the goal is drawn in, where the game has one")
@@ -528,8 +528,9 @@ class _Panels:
 def _record(state: Worlds, world: World, seed: int, clip: widgets.HTML) -> None:
     "Record a clip and show it."
     with telling(state):
-        recording = record(state.simulator, world, state.agent, seed)
-        who = "The policy" if state.agent else "Actions at random"
+        agent = state.agent() if callable(state.agent) else state.agent
+        recording = record(state.simulator, world, agent, seed)
+        who = "The policy" if agent else "Actions at random"
         reached = ", ".join(name.replace("_", " ") for name in recording.reached) or "nothing"
         words = (f"{who}, {counted(recording.length, 'step')}, return {recording.episode_return:.1f}. "
                  f"Reached: {reached}.")
