@@ -37,6 +37,11 @@ def test_notebooks_are_clean(tmp_path):
         assert before == after, path.name
 
 
+def test_stored_outputs_name_no_machine():
+    for path in NOTEBOOKS:
+        assert "site-packages" not in path.read_text(), f"{path.name}: a warning with the path of a package is stored"
+
+
 def test_no_merge_is_half_done():
     found = subprocess.run(["git", "grep", "-l", "-E", "^(<{7}|>{7}) "], cwd=ROOT, capture_output=True, text=True)
     assert found.stdout == ""
