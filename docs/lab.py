@@ -18,6 +18,7 @@ import nbformat
 import numpy as np
 import papermill
 from PIL import Image
+from tables import alone
 
 from envgen_nb.batch import run_notebook
 from envgen_nb.studio.figures import few_colours
@@ -68,8 +69,7 @@ def still(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
         output["metadata"] = {}
     elif shown.startswith("<svg"):
         label = re.search(r'aria-label="([^"]*)"', shown)[1]
-        picture = shown.replace("<style>", "<style>svg{color:#222;background:#fff}", 1)
-        output["data"] = {"image/svg+xml": picture, "text/plain": label}
+        output["data"] = {"image/svg+xml": alone(shown), "text/plain": label}
     elif shown:
         data["text/html"] = re.sub(r"data:image/png;base64,([\w+/=]+)", smaller, shown)
     output.pop("execution_count", None)

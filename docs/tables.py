@@ -186,7 +186,7 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper": l
 
 def alone(drawing: str) -> str:
     "A drawing as a file of its own, dark on white."
-    return drawing.replace("<style>", "<style>svg{color:#222;background:#fff}", 1) + "\n"
+    return drawing.replace("<style>", "<style>svg{color:#222;background:#fff}", 1)
 
 
 def next_goal() -> str:
@@ -217,7 +217,7 @@ def figures() -> dict[Path, str]:
     "Each drawing in its file."
     paper, mixture = (ExperimentFolder(BENCHMARKS / "experiments" / name) for name in ("paper", "mixture"))
     area, end = setting_curves(mixture)
-    return {ROOT / "docs" / f"{name}.svg": alone(drawing) for name, drawing in (
+    return {ROOT / "docs" / f"{name}.svg": f"{alone(drawing)}\n" for name, drawing in (
         ("designed-worlds", gain_curves(paper)), ("mixture-area", area), ("mixture-end", end),
         ("next-goal", next_goal()))}
 
