@@ -188,7 +188,7 @@ def _check_episode(simulator: Simulator, venv: VectorEnv, infos: dict[str, Any],
     "The report of ended episodes agrees with what was seen of them."
     results = infos["results"]
     assert np.array_equal(infos["_results"], ended) and np.array_equal(infos["_final_obs"], ended)
-    assert set(results) - {"possible", "death"} == {"return", "length", "unlocked", "world"}
+    assert set(results) - {"possible", "death", "counts"} == {"return", "length", "unlocked", "world"}
     assert results["return"].dtype == np.float64 and np.allclose(results["return"][ended], total[ended])
     assert results["length"].dtype == np.int32 and np.array_equal(results["length"][ended], steps[ended])
     assert results["unlocked"].dtype == np.bool_
@@ -196,6 +196,10 @@ def _check_episode(simulator: Simulator, venv: VectorEnv, infos: dict[str, Any],
     if "possible" in results:
         assert results["possible"].dtype == np.bool_
         assert not (results["unlocked"] & ~results["possible"])[ended].any(), "what is not possible was achieved"
+    if "counts" in results:
+        had = results.get("possible", np.ones_like(results["unlocked"]))
+        assert results["counts"].dtype == np.int32
+        assert np.array_equal((results["counts"] > 0) & had, results["unlocked"]), "counts and unlocked differ"
     if "death" in results:
         assert results["death"].dtype == np.uint8 and results["death"].max() <= len(simulator.deaths)
     assert results["world"].dtype == np.int32

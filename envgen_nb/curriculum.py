@@ -28,6 +28,7 @@ class Episodes:
     unlocked: np.ndarray  # (E, objectives) bool, what was achieved in the episode; (0, 0) if no episode ended
     worlds: np.ndarray    # (E,) int32, where it was played: 0 is the original game, from 1 on designed worlds
     possible: np.ndarray  # (E, objectives) bool, what the episode had; everything where the environment does not say
+    counts: np.ndarray    # (E, objectives) int32, how often each was achieved; once where the environment does not say
     cut: np.ndarray       # (E,) bool, whether it was broken off; the others ended by themselves
 
     def __len__(self) -> int:
@@ -43,19 +44,21 @@ class Episodes:
         parts = [part for part in parts if len(part)]
         if not parts:
             nothing, none = np.zeros((0, 0), bool), np.zeros(0, np.int32)
-            return Episodes(np.zeros(0), none, nothing, none, nothing, np.zeros(0, bool))
+            return Episodes(np.zeros(0), none, nothing, none, nothing, nothing.astype(np.int32), np.zeros(0, bool))
         fields = [field.name for field in dataclasses.fields(Episodes)]
         return Episodes(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
 
 # %% ../nbs/curriculum/49_curriculum.ipynb #d8994b77
 def episodes_of(
-    results: Mapping[str, np.ndarray],   # as in `infos["results"]`: return, length, unlocked, world; possible or not
+    results: Mapping[str, np.ndarray],   # as in `infos["results"]`: return, length, unlocked, world; possible and
+    #                                      counts or not
     which: np.ndarray,                   # (N,) bool, of which sub-environments
     cut: bool = False,                   # whether they were broken off
 ) -> Episodes:
     "What an environment tells of some of its sub-environments' episodes, copied."
-    record = {"possible": np.ones_like(results["unlocked"])} | dict(results)
-    parts = (np.array(record[key][which]) for key in ("return", "length", "unlocked", "world", "possible"))
+    unlocked = results["unlocked"]
+    record = {"possible": np.ones_like(unlocked), "counts": unlocked.astype(np.int32)} | dict(results)
+    parts = (np.array(record[key][which]) for key in ("return", "length", "unlocked", "world", "possible", "counts"))
     return Episodes(*parts, np.full(np.count_nonzero(which), cut))
 
 # %% ../nbs/curriculum/49_curriculum.ipynb #17290e9c

@@ -470,7 +470,13 @@ class Simulator(ABC):
     deaths: ClassVar[tuple[str, ...]] = ()             # what may end an episode before its time: 1 is the first of them
     conditions: ClassVar[tuple[str, ...]] = ()         # what may hold at a moment of play, see `needs`
     needs: ClassVar[Mapping[str, tuple[str, ...]]] = types.MappingProxyType({})   # objective → what must hold for it
+    costs: ClassVar[Mapping[str, Mapping[str, int]]] = types.MappingProxyType({})   # objective → what is used up for it
     shows_path: ClassVar[bool] = False                 # `preview` takes path=True and draws the way to the goal
+
+    @property
+    def paid(self) -> list[int]:
+        "Which objectives use something up, by their numbers."
+        return [number for number, name in enumerate(self.objectives) if name in self.costs]
 
     def world_class(self, vocabulary: str = "default") -> type[World]:
         "The class of worlds of a vocabulary; `ValueError` if there is none of that name. `default`: the first."

@@ -121,6 +121,33 @@ def test_ten_thousand_worlds_and_any_number_of_threads():
     assert found[0] == found[1]
 
 
+def test_how_often_each_skill_was_shown_in_an_episode():
+    "Added up step by step from where the episode began; given skills and those of before a moment do not count."
+    worlds = [None, ExtendedCrafterWorld(inventory_settings={"wood": 9, "sapling": 9, "stone": 9},
+                                         episode_settings=EpisodeSettings(length=90, achieved=("place_stone",))),
+              ExtendedCrafterWorld(start_settings=StartSettings(start_from="after collect_wood"),
+                                   episode_settings=EpisodeSettings(length=60))]
+    venv, began, again = CrafterVectorEnv(worlds, 24, seed=3, obs="symbols", length=150, moments=True), 0, 0
+    before, shown = venv.reset()[1]["achievements"].copy(), np.zeros((24, 22), int)
+    for row in rows(500, 24):
+        running = venv.running["counts"]
+        assert np.array_equal(running, shown)
+        *_, infos = venv.step(row)
+        ended, now = infos.get("_results", np.zeros(24, bool)), infos["achievements"]
+        shown[~ended] += (now - before)[~ended]
+        for i in np.flatnonzero(ended):
+            counts = infos["results"]["counts"][i]
+            more = counts - shown[i]                       # the last step shows one skill at most
+            assert more.min() >= 0 and more.sum() <= 1
+            assert np.array_equal(infos["results"]["unlocked"][i], (counts > 0) & infos["results"]["possible"][i])
+            again += int((counts > 1).any())
+            shown[i] = 0
+        began += int((now[ended].max(1, initial=0) > 0).sum())
+        before = now.copy()
+    venv.close()
+    assert began > 5 and again > 5
+
+
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_nobody_waits_for_a_world_that_lies_ready(num_threads):
     "What was changed in the spare worlds is there when the next episodes begin: no world was made in between."

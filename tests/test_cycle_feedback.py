@@ -30,7 +30,7 @@ from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.base import Request, designers
 from envgen_nb.designer.baselines import Adversarial
 from envgen_nb.designer.offline import Offline
-from envgen_nb.designer.prompt import BOTTLENECK
+from envgen_nb.designer.prompt import BOTTLENECK, format_spending
 from envgen_nb.designer.reply import Design
 from envgen_nb.studio.archive import told_html, tried_html
 from envgen_nb.studio.figures import missing_html
@@ -176,6 +176,12 @@ def test_told_what_happened_in_its_worlds(own, listening, tmp_path):
             assert f"Environment {k}: {record.episodes} episode" in asked.prompt
             name, rate = max(record.success.items(), key=lambda one: one[1])
             assert f"{name} {rate:.1f}%" in asked.prompt
+            world = run.numbers(f"cycle-{number - 1}")[k - 1]
+            lines = [line["episodes"] for line in run.metrics(f"cycle-{number - 1}")]
+            tables = [counts[-1] for line in lines for counts, where in zip(line["counts"], line["world"], strict=True)
+                      if where == world]                                    # the last skill that costs something
+            assert record.counts["place_table"][0] == pytest.approx(np.mean(tables)) and len(tables) == record.episodes
+            assert f"Spent in an episode: {format_spending(record, run.simulator.costs)}" in asked.prompt
     ours, theirs = weights(run.path), weights(own.path)                             # the rules go by the rates alone
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert latest_facts(run)[3].records == tuple(world_records(run)[1])

@@ -33,7 +33,7 @@ def _arrays(
         "length": np.int32, "finished": np.bool_, "world": np.int32, "next_world": np.int32,
         "last_world": np.int32}.items()}
     rows |= {name: ((len(OBJECTIVES),), dtype) for name, dtype in {
-        "unlocked": np.bool_, "achievements": np.int32, "given": np.bool_, "last_given": np.bool_}.items()}
+        "counts": np.int32, "achievements": np.int32, "given": np.bool_, "last_given": np.bool_}.items()}
     rows |= {"inventory": ((len(ITEMS),), np.uint8), "position": ((2,), np.int32)}
     return {name: np.zeros((num_envs, *shape), dtype) for name, (shape, dtype) in rows.items()}
 
@@ -215,7 +215,7 @@ class _SubEnv:
     def _end(self) -> None:
         "The episode is over: report it, and begin the next unless the quota is full."
         row, self.played = self.row, self.played + 1
-        row.set(unlocked=row["achievements"] > 0, length=self.game._step, last_world=self.world.index,
+        row.set(counts=row["achievements"], length=self.game._step, last_world=self.world.index,
                 last_given=row["given"], **{"return": self.total})
         if self.played == self.plan.quota:
             row.set(finished=True)

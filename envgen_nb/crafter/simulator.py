@@ -16,7 +16,7 @@ from gymnasium.vector import VectorEnv
 from .spaces import OBSERVATIONS, check_settings
 from .fast.dynamics import CONDITIONS, DEATHS, NEEDS
 from .player import CrafterPlayer
-from .reference import ACTIONS, AREA, LENGTH, MATERIALS, OBJECTIVES, Game
+from .reference import ACTIONS, AREA, LENGTH, MATERIALS, OBJECTIVES, Game, constants
 from .vector import CrafterVectorEnv
 from .warnings import warnings_of
 from .world import PREREQUISITES, CrafterWorld, ExtendedCrafterWorld
@@ -263,6 +263,8 @@ class Crafter(Simulator):
     deaths = DEATHS
     conditions = CONDITIONS
     needs = MappingProxyType(NEEDS)
+    costs = MappingProxyType({f"{how}_{name}": MappingProxyType(rule["uses"])
+                              for how in ("place", "make") for name, rule in getattr(constants, how).items()})
 
     def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,
                  obs: str = "pixels", length: int | None | Sequence[int | None] = None, episodes: int | None = None,

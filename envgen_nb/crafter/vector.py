@@ -185,7 +185,8 @@ def running(self: CrafterVectorEnv) -> dict[str, np.ndarray]:
     returns, lengths = zip(*self._do("running"), strict=True)
     world = self._engine.arrays["world"].copy()
     return {"return": np.array(returns, np.float64), "length": np.where(self.finished, 0, lengths).astype(np.int32),
-            "unlocked": self.unlocked, "world": world, "possible": self._possible("given")}
+            "unlocked": self.unlocked, "world": world, "possible": self._possible("given"),
+            "counts": self._engine.arrays["achievements"] - self._engine.arrays["given"]}
 
 
 @patch
@@ -286,13 +287,14 @@ def step(self: CrafterVectorEnv,
     self._do("step")
     infos, ended = self._infos(), arrays["terminated"] | arrays["truncated"]
     if ended.any():
-        results = {name: arrays[name] for name in ("return", "length", "unlocked")}
-        results["world"] = arrays["last_world"]
+        results = {name: arrays[name] for name in ("return", "length")}
+        results |= {"world": arrays["last_world"], "unlocked": arrays["counts"] > 0, "counts": arrays["counts"]}
         if "death" in arrays:                              # the reference does not tell
             results["death"] = arrays["death"]
         if self._gives:
             results["possible"] = self._possible("last_given")
-            results["unlocked"] = results["unlocked"] & results["possible"]
+            results["unlocked"] &= results["possible"]
+            results["counts"] = results["counts"] - arrays["last_given"]
         infos |= {"final_obs": self._see("final"), "_final_obs": ended, "results": results, "_results": ended}
     returned = self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
     return hand_out(returned, self.copy)

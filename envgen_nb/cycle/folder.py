@@ -352,9 +352,12 @@ def episodes(
     columns, count = record["episodes"], len(self.simulator.objectives)
     worlds = np.array(columns["world"], np.int32)
     possible = columns.get("possible", [list(range(count))] * len(worlds))
-    found = Episodes(np.array(columns["return"], float), np.array(columns["length"], np.int32),
-                     marked(columns["unlocked"], count), worlds, marked(possible, count),
-                     np.array(columns.get("cut", [False] * len(worlds)), bool))
+    unlocked = marked(columns["unlocked"], count)
+    counts = unlocked.astype(np.int32)
+    if "counts" in columns and len(worlds):
+        counts[:, self.simulator.paid] = columns["counts"]
+    found = Episodes(np.array(columns["return"], float), np.array(columns["length"], np.int32), unlocked, worlds,
+                     marked(possible, count), counts, np.array(columns.get("cut", [False] * len(worlds)), bool))
     shapes = {getattr(found, name).shape[0] for name in ("returns", "lengths", "unlocked", "possible", "cut")}
     _check(shapes == {len(worlds)} and found.returns.ndim == 1, "not all is told of each episode")
     return in_phase(found, phase) if phase else found
@@ -762,12 +765,15 @@ def world_records(
         records = []
         for design, number in zip(run.designs(cycle) if run.worlds(cycle) else [], numbers[cycle], strict=True):
             played = episodes[episodes.worlds == number]
-            ended, rates = played[~played.cut], {}
+            ended, rates, counts = played[~played.cut], {}, {}
             if len(played):
                 rates = rates_there(played.unlocked, played.possible, run.simulator.objectives)
+                again = played.counts - played.unlocked
+                counts = {run.simulator.objectives[k]: (float(played.counts[:, k].mean()), float(again[:, k].mean()))
+                          for k in run.simulator.paid}
             means = (float(ended.returns.mean()), float(ended.lengths.mean())) if len(ended) else (None, None)
             records.append(WorldRecord(design.world, design.purpose, len(played), *means, rates, design.weight,
-                                       design.keep is not None))
+                                       design.keep is not None, counts))
         found += [tuple(records)] if records else []
     return tuple(found)
 

@@ -630,6 +630,8 @@ def _log_rollout(walk: _Walk, cycle: str, phase: str, rollout: int, report: Repo
                      "unlocked": [np.flatnonzero(row).tolist() for row in episodes.unlocked]}}
     if not episodes.possible.all():
         record["episodes"]["possible"] = [np.flatnonzero(row).tolist() for row in episodes.possible]
+    if paid := walk.run.simulator.paid:
+        record["episodes"]["counts"] = episodes.counts[:, paid].tolist() if len(episodes) else []
     if episodes.cut.any():
         record["episodes"]["cut"] = episodes.cut.tolist()
     if last and getattr(walk.trainer.venv, "moments", None):

@@ -6,9 +6,9 @@
 __all__ = ['KINDS', 'NO_FEEDBACK', 'WORLDS', 'CHOICE', 'EXTRA', 'VERSIONS', 'PLACEHOLDERS', 'SELDOM', 'BOTTLENECK',
            'placeholders', 'check_template', 'require_template', 'Templates', 'load_templates', 'save_templates',
            'fill', 'describe_parameters', 'answer_format', 'format_feedback', 'format_previous', 'format_remarks',
-           'WorldRecord', 'Original', 'Archived', 'Told', 'format_rates', 'format_results', 'format_original',
-           'told_of', 'format_archive', 'prompt_values', 'first_prompt', 'update_prompt', 'later_template',
-           'choice_prompt']
+           'WorldRecord', 'Original', 'Archived', 'Told', 'format_rates', 'format_results', 'spending',
+           'format_spending', 'format_original', 'told_of', 'format_archive', 'prompt_values', 'first_prompt',
+           'update_prompt', 'later_template', 'choice_prompt']
 
 # %% ../../nbs/designer/40_designer.prompt.ipynb #7ab3c398
 import dataclasses
@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 
 from ..files import write_text
 from ..world import Section, Simulator, World, counted, laid_out, parameters
@@ -252,6 +253,9 @@ class WorldRecord:
     #                                     objective → % of the episodes, of those that there are in it; {}: no episode
     weight: int = 1                       # how many games played it, compared with the others of its cycle
     kept: bool = False                    # it was one of the cycle before, too, whose episodes are counted here
+    counts: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    #                                     objective that uses something up → how often it was achieved in an episode,
+    #                                     and how often of these when it had been before, on average; {}: not known
 
 
 @dataclass(frozen=True)
@@ -301,12 +305,44 @@ def format_rates(feedback: Mapping[str, tuple[float, float]], told: Told) -> str
     return "\n".join([f"Of {counted(told.episodes, 'episode')}:", *lines])
 
 
-def format_results(records: Sequence[WorldRecord]) -> str:
+def format_results(
+    records: Sequence[WorldRecord],
+    costs: Mapping[str, Mapping[str, int]] = MappingProxyType({}),   # as a `Simulator` tells them
+) -> str:
     "What happened in each environment, some lines each."
-    return "\n\n".join(f"Environment {number}: {_result(record)}" for number, record in enumerate(records, 1))
+    parts = [f"Environment {number}: {_result(record, costs)}" for number, record in enumerate(records, 1)]
+    if any(format_spending(record, costs) for record in records):
+        parts.append("What was spent again went into a skill that the agent had shown before in the episode, or that "
+                     "counted as achieved: it earned nothing.")
+    return "\n\n".join(parts)
 
 
-def _result(record: WorldRecord) -> str:
+def spending(
+    record: WorldRecord,
+    costs: Mapping[str, Mapping[str, int]],   # as a `Simulator` tells them
+) -> dict[str, tuple[float, float, dict[str, float]]]:
+    "What is used up → how much of it in an episode, how much of that again, and how much on which objective."
+    found: dict[str, tuple[float, float, dict[str, float]]] = {}
+    for objective, (often, again) in record.counts.items():
+        for item, amount in costs[objective].items():
+            much, before, on = found.get(item, (0.0, 0.0, {}))
+            if often:
+                found[item] = much + amount * often, before + amount * again, on | {objective: amount * often}
+    return {item: (much, again, dict(sorted(on.items(), key=lambda one: -one[1])))
+            for item, (much, again, on) in found.items()}
+
+
+def format_spending(
+    record: WorldRecord,
+    costs: Mapping[str, Mapping[str, int]],   # as a `Simulator` tells them
+) -> str:
+    "What was spent on what, in words; nothing where it is not known."
+    return "; ".join(f"{much:.1f} {item}, {again:.1f} of it again "
+                     f"({', '.join(f'{name} {part:.1f}' for name, part in on.items())})"
+                     for item, (much, again, on) in spending(record, costs).items())
+
+
+def _result(record: WorldRecord, costs: Mapping[str, Mapping[str, int]]) -> str:
     if not record.episodes:
         return "no episode of it has ended yet."
     ended = "" if record.length is None else (f", {record.length:.0f} steps long on average, with a mean return of "
@@ -317,7 +353,8 @@ def _result(record: WorldRecord) -> str:
     lines = [f"{counted(record.episodes, 'episode')}{since}{ended}.",
              "Reached in: " + (", ".join(f"{name} {rate:.1f}%" for rate, name in reached) or "nothing at all"),
              "Never: " + (", ".join(never) or "–")]
-    return "\n".join(lines)
+    spent = format_spending(record, costs)
+    return "\n".join([*lines, *([f"Spent in an episode: {spent}"] if spent else [])])
 
 
 SELDOM = 50     # %; of what is reached less often the designer is told what was missing
@@ -403,7 +440,7 @@ def prompt_values(
     if feedback is not None:
         values["rates"] = format_rates(feedback, said)
         values["feedback"] = format_feedback(feedback) if said.records is None else values["rates"]
-    values |= {"plan": said.plan, "results": format_results(said.records or ()),
+    values |= {"plan": said.plan, "results": format_results(said.records or (), simulator.costs),
                "original": format_original(said.original) if said.original else "",
                "archive": format_archive(said.archive), "bottleneck": BOTTLENECK if said.bottleneck else ""}
     if feedback is not None or previous:
@@ -452,7 +489,7 @@ def choice_prompt(
     random: Sequence[WorldRecord],     # and what a player did that acts at random
 ) -> str:
     "The question which of the worlds that were tried out to take."
-    results = [f"Environment {number}: {_result(mine)}\nAt random: {_result(other)}"
+    results = [f"Environment {number}: {_result(mine, {})}\nAt random: {_result(other, {})}"
                for number, (mine, other) in enumerate(zip(agent, random, strict=True), 1)]
     return fill(templates.choice, {"num_worlds": str(num_worlds), "results": "\n\n".join(results)})
 

@@ -10,7 +10,7 @@ import html
 
 from ..cycle.folder import Archived, RunFolder, archived, told, tried_out, world_records
 from ..designer.design import learnability
-from ..designer.prompt import WorldRecord
+from ..designer.prompt import WorldRecord, spending
 from ..designer.reply import unmarked
 from .figures import table_html
 from ..world import counted
@@ -26,6 +26,13 @@ def _length(record: WorldRecord) -> str:
     return "–" if record.length is None else f"{record.length:.0f}"
 
 
+def _again(run: RunFolder, record: WorldRecord) -> str:
+    "Of what most was spent on skills that had been shown before: how much of how much."
+    again, much, item = max(((again, much, item) for item, (much, again, _) in
+                             spending(record, run.simulator.costs).items()), default=(0.0, 0.0, ""))
+    return f"{again:.1f} of {much:.1f} {item}" if item else "–"
+
+
 def _rows(run: RunFolder, known: dict[int, Archived]) -> list[tuple[str, ...]]:
     "A row for each world, by its first cycle."
     rows, seen = [], set[int]()
@@ -36,7 +43,7 @@ def _rows(run: RunFolder, known: dict[int, Archived]) -> list[tuple[str, ...]]:
                 continue
             seen.add(number)
             row = (f"{cycle.replace('-', ' ')}, world {k}", _first_line(record.purpose), f"{record.episodes:,}",
-                   _length(record))
+                   _length(record), *([_again(run, record)] if run.simulator.costs else []))
             one = known.get(number)
             state = "new" if one is None else "retired: too easy" if one.retired else "in the archive"
             score = "–" if one is None or one.score is None else f"{one.score:.2f}"
@@ -57,7 +64,8 @@ def archive_html(run: RunFolder) -> str:
     more = f"<p>{counted(drawn, 'world')} drawn at random, which are in {RunFolder.DRAWN}.</p>" if drawn else ""
     if not rows:
         return more
-    header = ["world", "purpose", "episodes", "mean steps", *(["score", f"after {standing[-1]}"] if known else [])]
+    header = ["world", "purpose", "episodes", "mean steps", *(["spent again"] if run.simulator.costs else []),
+              *(["score", f"after {standing[-1]}"] if known else [])]
     why = ("<p>The score of a world says how much can be learned in it: p (1 − p), added up over the objectives, where "
            "p is how often one was reached in its latest episodes. Where all that is reached is nearly always reached, "
            "the world is retired.</p>") if known else ""

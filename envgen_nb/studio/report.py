@@ -39,7 +39,7 @@ from envgen_nb.cycle.folder import (
 )
 from ..cycle.runs import load_agent
 from ..cycle.settings import RunSettings, game_defaults
-from ..designer.prompt import SELDOM, WorldRecord, load_templates
+from ..designer.prompt import SELDOM, WorldRecord, load_templates, spending
 from ..designer.reply import unmarked
 from ..files import write_text
 from ..results import Measured, edges, measurements, rollouts, training_score, wilson_interval
@@ -338,14 +338,17 @@ def _purpose(text: str) -> str:
             + fold("the whole purpose", f'<div class="purpose">{html.escape(rest)}</div>'))
 
 
-def _played(found: WorldRecord | None) -> str:
+def _played(run: RunFolder, found: WorldRecord | None) -> str:
     "What happened in a world."
     if found is None or not found.episodes:
         return ""
     best = sorted(found.success.items(), key=lambda one: -one[1])[:3]
     often = ", ".join(f"{name.replace('_', ' ')} {rate:.0f}%" for name, rate in best if rate)
     reward = "" if found.episode_return is None else f", mean reward {found.episode_return:.1f}"
-    return note(f"Played: {counted(found.episodes, 'episode')}{reward}" + (f"; {often}" if often else ""), "quiet")
+    spent = [f"{much:.1f} {item} ({again:.1f} again)"
+             for item, (much, again, _) in spending(found, run.simulator.costs).items()]
+    return note(f"Played: {counted(found.episodes, 'episode')}{reward}" + (f"; {often}" if often else "")
+                + (f". Spent in an episode: {', '.join(spent)}" if spent else ""), "quiet")
 
 
 def designed_html(run: RunFolder, cycle: str, pictures: Sequence[bytes], records: Sequence[WorldRecord]) -> str:
@@ -357,7 +360,7 @@ def designed_html(run: RunFolder, cycle: str, pictures: Sequence[bytes], records
         image = picture(pictures[k], f"World {k + 1} of {cycle}: {said}") if pictures else ""
         edited = f"<i>{BEFORE_EDIT}</i>" if source == "edited" else ""
         blocks.append(f'<div class="world"><b>World {k + 1}</b>{image}{edited}{_purpose(purpose)}'
-                      f'{note(said, "quiet")}{_played(records[k] if k < len(records) else None)}</div>')
+                      f'{note(said, "quiet")}{_played(run, records[k] if k < len(records) else None)}</div>')
     tried = tried_out(run, cycle)
     rows = [[str(k), "yes" if taken else "no", *("–" if one is None or one.episode_return is None
                                                  else f"{one.episode_return:.1f}" for one in (mine, other))]

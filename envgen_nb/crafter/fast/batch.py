@@ -41,7 +41,7 @@ from ..world import MOMENTS, Meaning
 # %% ../../../nbs/crafter/24_crafter.fast.batch.ipynb #5492ad14
 BOARD = np.dtype([
     ("action", np.uint8), ("reward", np.float64), ("terminated", np.bool_), ("truncated", np.bool_),
-    ("total", np.float64), ("length", np.int32), ("unlocked", np.uint8, (len(OBJECTIVES),)),   # of an ended episode
+    ("total", np.float64), ("length", np.int32), ("counts", np.int32, (len(OBJECTIVES),)),   # of an ended episode
     ("achievements", np.int32, (len(OBJECTIVES),)), ("inventory", np.uint8, (len(ITEMS),)),
     ("position", np.int32, (2,)),
     ("given", np.uint8, (len(OBJECTIVES),)),         # what counted as achieved when the episode began
@@ -325,8 +325,7 @@ def _end(place: Place, i: int, tools: Tools) -> None:
     stats.total, stats.length, stats.last_world = game.total, game.step, stats.world
     stats.death = cause_of_death(game)
     copy(stats.last_given, game.given)
-    for objective in range(len(OBJECTIVES)):
-        stats.unlocked[objective] = game.achievements[objective] > 0
+    copy(stats.counts, game.achievements)
     if game.played == place.call[0].quota:
         stats.finished = True
         _stay(place.now, place.final, i)

@@ -163,7 +163,6 @@ class Engine:
         self.moments = Moments(self.batch) if moments else None
         board = self.batch.board
         self.arrays = {name: board[name] for name in board.dtype.names} | {"return": board["total"]}
-        self.arrays["unlocked"] = board["unlocked"].view(np.bool_)
         self.arrays |= {f"{when}.{name}": part for when, found in parts.items() for name, part in found.items()}
         self._one_at_a_time = threading.Lock()
 

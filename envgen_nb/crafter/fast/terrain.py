@@ -318,8 +318,8 @@ def begin_from(game: np.void, moment: np.void, rules: np.void, lights: np.ndarra
             game.inventory[item] = rules.inventory[item]
     game.hurt_health = game.paid_health = game.inventory[HEALTH]
     for objective in range(len(game.given)):
-        game.achievements[objective] = max(game.achievements[objective], rules.achieved[objective])
-        game.given[objective] = game.achievements[objective] > 0
+        game.given[objective] = game.achievements[objective] > 0 or rules.achieved[objective]
+        game.achievements[objective] = game.given[objective]          # counted from here
     if rules.near.any():
         place_near(game, rules, scratch)
 
