@@ -568,6 +568,11 @@ class Simulator(ABC):
         `given`: some of its `conditions` that are to hold from the start; none: they cannot be given."""
         return []
 
+    def backward(self, objective: str, vocabulary: str = "default") -> list[World]:
+        """Worlds that start ever further before the objective, the nearest first, and end up where the agent itself
+        gets to; none: the game, or this vocabulary, has no such starts."""
+        return []
+
     def player(self, obs: str) -> Player | None:
         "A player by rules that sees such observations; None: there is none."
         return None

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from browser import Browser
+from browser import THEMES, Browser
 from playwright.sync_api import Locator
+
+from envgen_nb.studio.elements import STATIC
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parent.parent
@@ -72,6 +74,12 @@ def test_all_cells_run_and_show_what_they_teach(seen):
     assert "the same" in output(at(seen, "after_last, final_values"))
     at(seen, "tried = small.but").locator(".js-plotly-plot .main-svg").first.wait_for()
     seen.shot("workshop-curve", seen.page.locator(".js-plotly-plot").first)
+    seen.page.add_style_tag(path=STATIC / "studio.css")                       # as the studio brings it
+    seen._theme(THEMES["dark"])
+    page, words = (seen.page.locator(f".js-plotly-plot {one}").first.evaluate("e => getComputedStyle(e).fill")
+                   for one in (".bg", ".xtick text"))
+    assert page == "rgba(0, 0, 0, 0)" and min(map(int, re.findall(r"[0-9]+", words)[:3])) > 200      # light on dark
+    seen._theme(THEMES["light"])
     said = output(at(seen, "trained = evaluate"))
     chance, trained = map(int, re.search(r"chance: (\d+)% of the apples, trained: (\d+)%", said).groups())
     assert trained > chance + 30

@@ -235,6 +235,29 @@ _FRONTIER: dict[str, list[tuple[dict[str, int], dict[str, Any]]]] = {     # bag 
     "eat_plant": [({}, {"start_from": "a ripe plant in sight"}), ({}, {"start_from": "after place_plant"})]}
 
 
+def _back(objective: str, *starts: tuple[int, dict[str, int], dict[str, Any]]) -> list[dict[str, Any]]:
+    "Settings of worlds that are cut when the objective is reached: length, bag and start of each."
+    return [{"inventory_settings": bag, "start_settings": start,
+             "episode_settings": {"length": length, "goal": objective}} for length, bag, start in starts]
+
+
+_IRON, _ALL = {"start_from": "iron and coal in the bag"}, {"start_from": "wood, coal and iron in the bag"}
+_BOTH = {"wood": 6, "stone": 9, "coal": 2, "iron": 2}            # enough for both tools, a table and a furnace
+_BACK_TO_IRON = ((64, _BOTH, _IRON | {"near": ["table", "furnace"]}), (64, _BOTH, _IRON | {"near": ["table"]}),
+                 (64, _BOTH, _IRON), (128, {}, _ALL), (200, {}, {"start_from": "after make_stone_pickaxe"}))
+_BACKWARD = {
+    "make_iron_pickaxe": _back("make_iron_pickaxe", *_BACK_TO_IRON),
+    "make_iron_sword": _back("make_iron_sword", *_BACK_TO_IRON),
+    "eat_plant": _back("eat_plant", (64, {}, {"start_from": "a ripe plant in sight"}),
+                       *((400 - grown, {}, {"start_from": "after place_plant", "plant_grown": grown})
+                         for grown in (290, 250, 200, 100)), (500, {}, {"start_from": "after place_plant"})),
+    "collect_diamond": [_practice("mountain", rich=["diamond"], **_TOOLS, iron_pickaxe=1)
+                        | {"episode_settings": {"length": 128, "goal": "collect_diamond"}},
+                        *_back("collect_diamond", (128, {"iron_pickaxe": 1}, {"start_from": "after collect_iron"}),
+                               (200, {}, {"start_from": "after make_iron_pickaxe"}))],
+}
+
+
 _SUPPLIES = {"table in reach": "table", "furnace in reach": "furnace", "water in sight": "water",
              "cow in sight": "cow", "skeleton in sight": "skeleton_tunnel", "ripe plant in sight": "ripe_plant"}
 
@@ -320,6 +343,14 @@ class Crafter(Simulator):
         return [check_world(model, {"inventory_settings": bag, "start_settings": start,
                                     "episode_settings": {"length": 200, "goal": objective}})[0]
                 for bag, start in starts]
+
+    def backward(self, objective: str, vocabulary: str = "default") -> list[World]:
+        "Worlds that start from moments just before the objective, the nearest first, and are cut when it is reached."
+        model, before = self.world_class(vocabulary), self.prerequisites(objective)
+        if not issubclass(model, ExtendedCrafterWorld) or not before:
+            return []
+        last = ((200, {}, {"start_from": f"after {before[-1]}"}),)
+        return [check_world(model, data)[0] for data in _BACKWARD.get(objective) or _back(objective, *last)]
 
     def player(self, obs: str) -> Player | None:
         "`CrafterPlayer`, which sees symbols; it is compiled when it first plays."

@@ -146,7 +146,7 @@ designers = Registry("designer", "envgen_nb.designers", Designer, {
     "easy_to_hard": "envgen_nb.designer.baselines:EasyToHard",
     "adversarial": "envgen_nb.designer.baselines:Adversarial",
     "frontier": "envgen_nb.designer.baselines:Frontier",
-    "missing": "envgen_nb.designer.baselines:Missing",
+    "missing": "envgen_nb.designer.baselines:Missing", "backward": "envgen_nb.designer.baselines:Backward",
     "none": "envgen_nb.designer.baselines:NoWorlds",
 })
 

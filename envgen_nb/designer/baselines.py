@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['drawn_worlds', 'RandomWorlds', 'FixedWorlds', 'come_before', 'from_easy_to_hard', 'EasyToHard', 'Adversarial',
-           'Frontier', 'Missing', 'NoWorlds']
+           'Frontier', 'Missing', 'Backward', 'NoWorlds']
 
 # %% ../../nbs/designer/47_designer.baselines.ipynb #4313ede7
 import itertools
@@ -248,6 +248,39 @@ class Missing(Frontier):
                 for name, names, often in gaps if names][:3]
         rule = "These worlds are by rules, not by a language model."
         return f"Bottleneck: {'; '.join(said)}. {rule}" if said else rule
+
+# %% ../../nbs/designer/47_designer.baselines.ipynb #47f00005
+class Backward(Frontier):
+    """Worlds that start ever further before what the agent cannot do yet: a step further back once the last one is
+    mastered, by rule (Florensa et al. 2017, reverse curriculum). The first part of the run is the original game alone.
+
+    It is told how its worlds went unless the run's setting `feedback` is none; else it never goes back a step."""
+    name = "backward"
+
+    def __init__(
+        self,
+        *,
+        weak: float = 40.0,      # %; an objective that is reached less often is practised
+        learned: float = 5.0,    # %; once each of its prerequisites is reached more often
+        mastered: float = 50.0,  # % of a world's episodes that reach it; then the next one starts further back
+        episodes: int = 20,      # of a world that it takes to say so
+        begin: float = 0.25,     # share of the cycles before the first of these worlds
+    ):
+        super().__init__(weak=weak, learned=learned)
+        self.mastered, self.episodes, self.begin = mastered, episodes, begin
+
+    def offer(self, request: Request, objective: str, rates: Mapping[str, float]) -> list[Design]:
+        if request.cycle <= self.begin * request.num_cycles:
+            return []
+        steps = request.simulator.backward(objective, request.vocabulary)
+        known = {record.world: record.success.get(objective, 0.0) for records in request.history for record in records
+                 if record.episodes >= self.episodes}
+        behind = list(itertools.takewhile(lambda world: known.get(world, 0.0) >= self.mastered, steps))
+        return [Design(world, f"practise {objective} ({rates[objective]:.1f}% so far), step {k} of {len(steps)} back.")
+                for k, world in enumerate(steps, 1) if k > min(len(behind), len(steps) - 1)][:2]
+
+    def intro(self, request: Request, weak: Sequence[str]) -> str:
+        return "These worlds go back from what the agent cannot do yet, a step at a time."
 
 # %% ../../nbs/designer/47_designer.baselines.ipynb #e7ac235f
 class NoWorlds(Designer):
