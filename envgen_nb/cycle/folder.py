@@ -354,8 +354,9 @@ def episodes(
     possible = columns.get("possible", [list(range(count))] * len(worlds))
     unlocked = marked(columns["unlocked"], count)
     counts = unlocked.astype(np.int32)
-    if "counts" in columns and len(worlds):
-        counts[:, self.simulator.paid] = columns["counts"]
+    if "counts" in columns:
+        paid = self.simulator.paid
+        counts[:, paid] = np.array(columns["counts"], np.int32).reshape(-1, len(paid))
     found = Episodes(np.array(columns["return"], float), np.array(columns["length"], np.int32), unlocked, worlds,
                      marked(possible, count), counts, np.array(columns.get("cut", [False] * len(worlds)), bool))
     shapes = {getattr(found, name).shape[0] for name in ("returns", "lengths", "unlocked", "possible", "cut")}
