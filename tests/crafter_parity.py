@@ -127,8 +127,8 @@ def restarted(source, numbers, seed, episode, length):
     game._update_time()
     player.inventory.update(numbers.inventory)
     player._last_health = game._last_health = player.health
-    player.achievements.update({name: max(1, player.achievements[name]) for name in numbers.achieved})
-    game._given = {name for name in OBJECTIVES if player.achievements[name]}
+    game._given = {name for name in OBJECTIVES if player.achievements[name]} | set(numbers.achieved)
+    player.achievements.update({name: int(name in game._given) for name in OBJECTIVES})    # counted from here
     game._unlocked = set(game._given)
     if numbers.near:
         _place_near(world, player, numbers, clearing=False)
