@@ -31,8 +31,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     folder = ExperimentFolder(parser.parse_args().folder)
-    arms = {arm: {seed: links(RunFolder(folder.path / arm / f"seed-{seed}")) for seed in folder.experiment.seeds}
-            for arm in folder.experiment.arms}
+    arms = {arm: {seed: links(RunFolder(folder.path / arm / f"seed-{seed}")) for seed in sorted(finished)}
+            for arm, finished in folder.summaries().items()}
     print(json.dumps({"experiment": folder.experiment.name, "arms": arms}, indent=1))
 
 

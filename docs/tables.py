@@ -82,6 +82,15 @@ def experiment(name: str) -> str:
     return table(head, rows, "l")
 
 
+def chain() -> str:
+    "How far each arm of an experiment gets on the way to an iron tool, link by link, in % of the episodes."
+    arms = json.loads((BENCHMARKS / "chain.json").read_text())["arms"]
+    links = list(next(iter(arms["plain"].values())))
+    return table(["in the original game", *(f"`{arm}`" for arm in arms)], [
+        [link, *(plus_minus(mean([one[link] for one in seeds.values()])) for seeds in arms.values())]
+        for link in links], "l")
+
+
 def paper_short() -> str:
     "Of each arm of the experiment `paper`, how much more than plain it has."
     folder = ExperimentFolder(BENCHMARKS / "experiments" / "paper")
@@ -200,7 +209,8 @@ def placeholders() -> str:
 
 TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper": lambda: experiment("paper"),
           "paper, short": paper_short, "feedback": lambda: experiment("feedback"),
-          "mixture": lambda: experiment("mixture"), "presets": presets, "learning": learning, "tuning": tuning,
+          "mixture": lambda: experiment("mixture"), "transfer": lambda: experiment("transfer"), "chain": chain,
+          "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "heist": heist, "language model": language_model, "placeholders": placeholders}
 
 
