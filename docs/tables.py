@@ -36,26 +36,12 @@ ARMS = {      # what they are, in words
         **{f"share-{share}": f"{share}% of each cycle's steps in designed worlds, then a million steps without"
            for share in (10, 25, 50, 75, 90)},
         "constant": "a quarter of the sub-environments plays designed worlds to the last step"},
-    "transfer_parts": {
-        "plain": "none, PPO in the original game alone",
-        "rules": "the designer `offline`, in phases",
-        "short": "the same in episodes of 128 steps",
-        "aimed": "written by hand at what was missing, short and with a goal, in phases",
-        "tried_out": "`offline` proposes eight, the four are taken from which most can be learned",
-        "constant": "`offline` in a quarter of the games, to the last step",
-        "learnability": "of all its worlds those from which most can be learned, in a quarter of the games",
-        "plr": "the same by prioritised replay",
-        "domain_randomisation": "random ones, in a quarter of the games",
-        "frontier": "starts from moments of the agent's own episodes, in phases",
-        "frontier_constant": "the same in a quarter of the games, to the last step",
-        "missing": "and what was missing there is given at the start"},
     "transfer": {
         "plain": "none, PPO in the original game alone",
         "rules": "the designer `offline`, in phases",
         "frontier": "starts from moments of the agent's own episodes, in a quarter of the games",
         "together": "what was missing is given there, worlds are tried out, and chosen by what can be learned",
         "backward": "starts ever further back, in half of the games"}}
-ARMS["transfer_4m"] = ARMS["transfer"]
 FIRST = {"feedback": "feedback", "mixture": "mixture"}      # the heading of the first column, where it is not worlds
 
 

@@ -227,9 +227,9 @@ _KEYS = {"move_left": "ArrowLeft", "move_right": "ArrowRight", "move_up": "Arrow
          "make_wood_sword": "4", "make_stone_sword": "5", "make_iron_sword": "6"}
 
 
-_SMITH = [({}, {"start_from": "wood, coal and iron in the bag"}),
-          ({"wood": 5, "stone": 9}, {"start_from": "iron and coal in the bag"}),
-          ({"wood": 5, "stone": 9}, {"start_from": "iron and coal in the bag", "near": ["table", "furnace"]})]
+_IRON, _ALL = {"start_from": "iron and coal in the bag"}, {"start_from": "wood, coal and iron in the bag"}
+_SMITH = [({}, _ALL), ({"wood": 5, "stone": 9}, _IRON),
+          ({"wood": 5, "stone": 9}, _IRON | {"near": ["table", "furnace"]})]
 _FRONTIER: dict[str, list[tuple[dict[str, int], dict[str, Any]]]] = {     # bag and start, where the rule is too little
     "make_iron_pickaxe": _SMITH, "make_iron_sword": _SMITH,
     "eat_plant": [({}, {"start_from": "a ripe plant in sight"}), ({}, {"start_from": "after place_plant"})]}
@@ -241,7 +241,6 @@ def _back(objective: str, *starts: tuple[int, dict[str, int], dict[str, Any]]) -
              "episode_settings": {"length": length, "goal": objective}} for length, bag, start in starts]
 
 
-_IRON, _ALL = {"start_from": "iron and coal in the bag"}, {"start_from": "wood, coal and iron in the bag"}
 _BOTH = {"wood": 6, "stone": 9, "coal": 2, "iron": 2}            # enough for both tools, a table and a furnace
 _BACK_TO_IRON = ((64, _BOTH, _IRON | {"near": ["table", "furnace"]}), (64, _BOTH, _IRON | {"near": ["table"]}),
                  (64, _BOTH, _IRON), (128, {}, _ALL), (200, {}, {"start_from": "after make_stone_pickaxe"}))
@@ -340,9 +339,7 @@ class Crafter(Simulator):
         if given:
             bag, near = _supplied(given) or ({}, [])
             starts = [(starts[0][0] | bag, starts[0][1] | ({"near": near} if near else {}))] if bag or near else []
-        return [check_world(model, {"inventory_settings": bag, "start_settings": start,
-                                    "episode_settings": {"length": 200, "goal": objective}})[0]
-                for bag, start in starts]
+        return [check_world(model, data)[0] for data in _back(objective, *((200, *start) for start in starts))]
 
     def backward(self, objective: str, vocabulary: str = "default") -> list[World]:
         "Worlds that start from moments just before the objective, the nearest first, and are cut when it is reached."

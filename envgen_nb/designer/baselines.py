@@ -276,8 +276,9 @@ class Backward(Frontier):
         known = {record.world: record.success.get(objective, 0.0) for records in request.history for record in records
                  if record.episodes >= self.episodes}
         behind = list(itertools.takewhile(lambda world: known.get(world, 0.0) >= self.mastered, steps))
+        at = min(len(behind), len(steps) - 1)
         return [Design(world, f"practise {objective} ({rates[objective]:.1f}% so far), step {k} of {len(steps)} back.")
-                for k, world in enumerate(steps, 1) if k > min(len(behind), len(steps) - 1)][:2]
+                for k, world in enumerate(steps[at:at + 2], at + 1)]
 
     def intro(self, request: Request, weak: Sequence[str]) -> str:
         return "These worlds go back from what the agent cannot do yet, a step at a time."

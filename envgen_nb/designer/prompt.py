@@ -311,7 +311,7 @@ def format_results(
 ) -> str:
     "What happened in each environment, some lines each."
     parts = [f"Environment {number}: {_result(record, costs)}" for number, record in enumerate(records, 1)]
-    if any(format_spending(record, costs) for record in records):
+    if any(spending(record, costs) for record in records):
         parts.append("What was spent again went into a skill that the agent had shown before in the episode, or that "
                      "counted as achieved: it earned nothing.")
     return "\n\n".join(parts)
