@@ -1,17 +1,20 @@
 """Where the chain to an iron tool breaks in the original game: how far each arm of an experiment gets, link by link.
 
-    python benchmarks/chain.py FOLDER > benchmarks/chain.json      # FOLDER: an experiment's, with its run folders
+    python benchmarks/chain.py FOLDER benchmarks/chain.json        # FOLDER: an experiment's, with its run folders
 
 For each arm and seed, of the episodes of the last measurement: in how many % each thing that an iron tool needs was
 there before the pickaxe was made for the first time, the two crafting places together, all together, and how many made
-each tool. `docs/tables.py` makes the table of docs/guides/results.md from it.
+each tool. `docs/tables.py` makes the table of docs/guides/results.md from it. Runs that the file has already are kept
+when their folders are gone, so that an experiment can be done in several sittings.
 """
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.experiment.folder import ExperimentFolder
+from envgen_nb.files import write_text
 
 PICKAXE, SWORD = "make_iron_pickaxe", "make_iron_sword"
 LINKS = [("wood in the bag",), ("coal in the bag",), ("iron in the bag",), ("table in reach",), ("furnace in reach",),
@@ -30,10 +33,24 @@ def links(run: RunFolder) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    folder = ExperimentFolder(parser.parse_args().folder)
-    arms = {arm: {seed: links(RunFolder(folder.path / arm / f"seed-{seed}")) for seed in sorted(finished)}
-            for arm, finished in folder.summaries().items()}
-    print(json.dumps({"experiment": folder.experiment.name, "arms": arms}, indent=1))
+    parser.add_argument("file", type=Path)
+    args = parser.parse_args()
+    folder, known = ExperimentFolder(args.folder), {}
+    if args.file.exists():
+        known = json.loads(args.file.read_text())
+        if known["experiment"] != folder.experiment.name:
+            sys.exit(f"{args.file} is of the experiment {known['experiment']}, not of {folder.experiment.name}")
+    arms: dict[str, dict[str, dict[str, float]]] = {}
+    for arm, finished in folder.summaries().items():
+        arms[arm] = {}
+        for seed in map(str, sorted(finished)):
+            place = folder.path / arm / f"seed-{seed}"
+            had = known.get("arms", {}).get(arm, {}).get(seed)
+            if not place.is_dir() and had is None:
+                print(f"{arm}, seed {seed}: its run folder is gone, so it is left out", file=sys.stderr)
+                continue
+            arms[arm][seed] = links(RunFolder(place)) if place.is_dir() else had
+    write_text(args.file, json.dumps({"experiment": folder.experiment.name, "arms": arms}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
