@@ -2199,6 +2199,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                'envgen_nb/designer/baselines.py'),
                                               'envgen_nb.designer.baselines.Backward.offer': ( 'designer/designer.baselines.html#backward.offer',
                                                                                                'envgen_nb/designer/baselines.py'),
+                                              'envgen_nb.designer.baselines.Backward.row': ( 'designer/designer.baselines.html#backward.row',
+                                                                                             'envgen_nb/designer/baselines.py'),
                                               'envgen_nb.designer.baselines.EasyToHard': ( 'designer/designer.baselines.html#easytohard',
                                                                                            'envgen_nb/designer/baselines.py'),
                                               'envgen_nb.designer.baselines.EasyToHard.reply': ( 'designer/designer.baselines.html#easytohard.reply',

@@ -8,6 +8,7 @@ __all__ = ['drawn_worlds', 'RandomWorlds', 'FixedWorlds', 'come_before', 'from_e
 
 # %% ../../nbs/designer/47_designer.baselines.ipynb #4313ede7
 import itertools
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from .base import Designer, DesignerError, Reply, Request, make_designer
 from .reply import Design, format_reply
+from ..files import parse_json
 from ..world import Simulator, World, counted, load_worlds, random_world
 
 # %% ../../nbs/designer/47_designer.baselines.ipynb #85693913
@@ -265,14 +267,36 @@ class Backward(Frontier):
         mastered: float = 50.0,  # % of a world's episodes that reach it; then the next one starts further back
         episodes: int = 20,      # of a world that it takes to say so
         begin: float = 0.25,     # share of the cycles before the first of these worlds
+        steps: str | Path | None = None,   # a file with rows of worlds instead of the game's own
     ):
+        if steps is not None and not Path(steps).is_file():
+            raise ValueError(f"there is no file of steps {steps}")
         super().__init__(weak=weak, learned=learned)
-        self.mastered, self.episodes, self.begin = mastered, episodes, begin
+        self.mastered, self.episodes, self.begin, self.steps = mastered, episodes, begin, steps
+
+    def row(self, request: Request, objective: str) -> list[World]:
+        "The worlds for an objective, the nearest first; `DesignerError` if the file does not hold rows of worlds."
+        if self.steps is None:
+            return request.simulator.backward(objective, request.vocabulary)
+        try:
+            rows = parse_json(Path(self.steps).read_bytes())
+            if not isinstance(rows, dict):
+                raise ValueError("it is to hold, for each objective, a list of worlds")
+            if unknown := sorted(set(rows) - set(request.simulator.objectives)):
+                raise ValueError(f"{request.simulator.name} has no objective {', '.join(unknown)}")
+            if objective not in rows:
+                return []
+            worlds, complaints = load_worlds(request.model, json.dumps(rows[objective]))
+        except (OSError, ValueError) as error:
+            raise DesignerError(f"{self.steps} cannot be used: {error}") from None
+        if complaints:
+            raise DesignerError(f"{self.steps} cannot be used: {objective}, {'; '.join(map(str, complaints))}")
+        return worlds
 
     def offer(self, request: Request, objective: str, rates: Mapping[str, float]) -> list[Design]:
         if request.cycle <= self.begin * request.num_cycles:
             return []
-        steps = request.simulator.backward(objective, request.vocabulary)
+        steps = self.row(request, objective)
         known = {record.world: record.success.get(objective, 0.0) for records in request.history for record in records
                  if record.episodes >= self.episodes}
         behind = list(itertools.takewhile(lambda world: known.get(world, 0.0) >= self.mastered, steps))
