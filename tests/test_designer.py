@@ -281,6 +281,37 @@ def test_adversarial_takes_those_with_the_lowest_returns_in_the_order_drawn():
         make_designer("adversarial").reply(request())
 
 
+# --- backward
+
+
+def test_steps_back_from_a_file(tmp_path):
+    "One's own rows of starts: the next one when the last is mastered, and nothing that is not in the file."
+    path, model = tmp_path / "steps.json", CRAFTER.world_class("extended")
+    rows = [{"episode_settings": {"length": length, "goal": "make_iron_sword"}} for length in (32, 64, 128)]
+    worlds = [check_world(model, row)[0] for row in rows]
+    rates = {name: (50.0, 1.0) for name in CRAFTER.objectives}
+    rates |= {"make_iron_sword": (0.0, 0.0), "eat_plant": (0.0, 0.0)}
+
+    def offered(*history):
+        this = request(vocabulary="extended", num_worlds=2, cycle=3, num_cycles=4, feedback=rates, history=history)
+        attempt, = design(make_designer("backward", steps=str(path)), this)
+        return [one.world for one in attempt.designs]
+
+    path.write_text(json.dumps({"make_iron_sword": rows}))
+    assert offered() == worlds[:2]
+    mastered = WorldRecord(worlds[0], episodes=40, success={"make_iron_sword": 60.0})
+    assert offered((mastered,)) == worlds[1:]
+    path.write_text(json.dumps({"collect_drink": rows[:1]}))          # that is not weak
+    assert offered() == [model()] * 2
+    for text, told in [("{", "no JSON"), ("[]", "for each objective"), ('{"fly": []}', "no objective fly"),
+                       ('{"make_iron_sword": []}', "at least one"), ('{"make_iron_sword": [{"gnomes": 1}]}', "gnomes")]:
+        path.write_text(text)
+        with pytest.raises(DesignerError, match=told):
+            offered()
+    with pytest.raises(ValueError, match="no file of steps"):
+        make_designer("backward", steps=str(tmp_path / "nowhere.json"))
+
+
 # --- fixed
 
 
