@@ -168,7 +168,7 @@ def in_the_browser(long: Path) -> None:
         print("complaints:", seen.errors, lab.complaints())
 
 
-SEEN = {"Prompt": ".envgen-studio textarea", "Generate": "text=The conversation", "Worlds": ".envgen-card img",
+SEEN = {"Prompt": ".envgen-studio textarea", "Generate": ".envgen-studio h3:text-is('The conversation')", "Worlds": ".envgen-card img",
         "Train": ".envgen-curves svg", "Measure": ".envgen-track", "Compare": ".envgen-runs tbody tr",
         "Watch": ".envgen-watch", "History": "[aria-label=prompts] tbody tr"}
 

@@ -9,6 +9,7 @@ import re
 import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 from envgen_nb.designer.prompt import PLACEHOLDERS
 from envgen_nb.experiment.folder import ExperimentFolder
@@ -36,12 +37,26 @@ ARMS = {      # what they are, in words
         **{f"share-{share}": f"{share}% of each cycle's steps in designed worlds, then a million steps without"
            for share in (10, 25, 50, 75, 90)},
         "constant": "a quarter of the sub-environments plays designed worlds to the last step"},
+    "transfer_parts": {
+        "plain": "none, PPO in the original game alone",
+        "rules": "the designer `offline`, in phases",
+        "short": "the same in episodes of 128 steps",
+        "aimed": "written by hand at what was missing, short and with a goal, in phases",
+        "tried_out": "`offline` proposes eight, the four are taken from which most can be learned",
+        "constant": "`offline` in a quarter of the games, to the last step",
+        "learnability": "of all its worlds those from which most can be learned, in a quarter of the games",
+        "plr": "the same by prioritised replay",
+        "domain_randomisation": "random ones, in a quarter of the games",
+        "frontier": "starts from moments of the agent's own episodes, in phases",
+        "frontier_constant": "the same in a quarter of the games, to the last step",
+        "missing": "and what was missing there is given at the start"},
     "transfer": {
         "plain": "none, PPO in the original game alone",
         "rules": "the designer `offline`, in phases",
         "frontier": "starts from moments of the agent's own episodes, in a quarter of the games",
         "together": "what was missing is given there, worlds are tried out, and chosen by what can be learned",
-        "backward": "starts ever further back, in half of the games"}}
+        "backward": "starts ever further back, in half of the games",
+        "steps": "the same, with starts that are nearer to each other"}}
 FIRST = {"feedback": "feedback", "mixture": "mixture"}      # the heading of the first column, where it is not worlds
 
 
@@ -75,6 +90,16 @@ def chain() -> str:
     return table(["in the original game", *(f"`{arm}`" for arm in arms)], [
         [link, *(plus_minus(mean([one[link] for one in seeds.values()])) for seeds in arms.values())]
         for link in links], "l")
+
+
+def backward_tuning() -> str:
+    "What was tried on the way to the arms `backward` and `steps` of the experiment `transfer`."
+    designs: dict[str, list[dict[str, Any]]] = {}
+    for run in read_jsonl(BENCHMARKS / "backward_tuning.jsonl"):
+        designs.setdefault(run["design"], []).append(run)
+    return table(["design", "seeds", "score at the end of each"], [
+        [design, ", ".join(str(run["seed"]) for run in runs), ", ".join(f"{run['score']:.1f}" for run in runs)]
+        for design, runs in designs.items()], "llr")
 
 
 def paper_short() -> str:
@@ -196,6 +221,7 @@ def placeholders() -> str:
 TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper": lambda: experiment("paper"),
           "paper, short": paper_short, "feedback": lambda: experiment("feedback"),
           "mixture": lambda: experiment("mixture"), "transfer": lambda: experiment("transfer"), "chain": chain,
+          "transfer_parts": lambda: experiment("transfer_parts"), "backward tuning": backward_tuning,
           "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "heist": heist, "language model": language_model, "placeholders": placeholders}
 
