@@ -168,9 +168,9 @@ def in_the_browser(long: Path) -> None:
         print("complaints:", seen.errors, lab.complaints())
 
 
-SEEN = {"Prompt": ".envgen-studio textarea", "Generate": ".envgen-studio h3:text-is('The conversation')", "Worlds": ".envgen-card img",
-        "Train": ".envgen-curves svg", "Measure": ".envgen-track", "Compare": ".envgen-runs tbody tr",
-        "Watch": ".envgen-watch", "History": "[aria-label=prompts] tbody tr"}
+SEEN = {"Prompt": ".envgen-studio textarea", "Generate": ".envgen-studio h3:text-is('The conversation')",
+        "Worlds": ".envgen-card img", "Train": ".envgen-curves svg", "Measure": ".envgen-track",
+        "Compare": ".envgen-runs tbody tr", "Watch": ".envgen-watch", "History": "[aria-label=prompts] tbody tr"}
 
 ALONE = """
 import resource, sys
