@@ -22,8 +22,9 @@ import shlex
 import threading
 import zipfile
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -241,15 +242,21 @@ def picture(data: bytes, words: str, kind: str = "") -> str:
 
 
 def world_pictures(run: RunFolder) -> dict[str, list[bytes]]:
-    "The worlds of each cycle as WebP, as large as there is room for; not of all cycles, if they are too many."
-    drawn = {cycle: [run.simulator.preview(world, seed=0) for world in run.worlds(cycle)] for cycle in run.cycles}
-    drawn = {cycle: pictures for cycle, pictures in drawn.items() if pictures}
+    """The worlds of each cycle as WebP, as large as there is room for; not of all cycles, if they are too many.
+
+    How much room they take is told from a dozen of them, so that no picture is made that is not shown."""
+    worlds = {cycle: found for cycle in run.cycles if (found := run.worlds(cycle))}
+    if not worlds:
+        return {}
+    every = list(chain(*worlds.values()))
+    draw = cache(lambda world: run.simulator.preview(world, seed=0))
     for width, quality in ((420, 60), (320, 50), (240, 40), (160, 35)):
-        found = {cycle: [webp(one, width, quality) for one in pictures] for cycle, pictures in drawn.items()}
-        if (size := sum(len(data) for pictures in found.values() for data in pictures)) < PICTURES:
-            return found
-    kept = np.unique(np.linspace(0, len(found) - 1, max(1, int(len(found) * PICTURES / size))).round().astype(int))
-    return {cycle: found[cycle] for k, cycle in enumerate(found) if k in kept}
+        some = [len(webp(draw(world), width, quality)) for world in every[::-(-len(every) // 12)]]
+        if (room := PICTURES / (len(every) * float(np.mean(some)))) > 1:
+            break
+    kept = np.linspace(0, len(worlds) - 1, max(1, int(len(worlds) * min(room, 1)))).round().astype(int)
+    small = cache(lambda world: webp(draw(world), width, quality))
+    return {cycle: [small(world) for world in worlds[cycle]] for cycle in np.array(list(worlds))[kept].tolist()}
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #da31d843
 def small_clip(recording: Recording, every: int = 2, fps: int = 8) -> tuple[bytes, bytes]:   # moving, and still
