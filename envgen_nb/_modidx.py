@@ -3409,6 +3409,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                  'envgen_nb/studio/elements.py'),
                                            'envgen_nb.studio.elements.note': ( 'studio/studio.elements.html#note',
                                                                                'envgen_nb/studio/elements.py'),
+                                           'envgen_nb.studio.elements.number_field': ( 'studio/studio.elements.html#number_field',
+                                                                                       'envgen_nb/studio/elements.py'),
                                            'envgen_nb.studio.elements.quote': ( 'studio/studio.elements.html#quote',
                                                                                 'envgen_nb/studio/elements.py'),
                                            'envgen_nb.studio.elements.row': ( 'studio/studio.elements.html#row',

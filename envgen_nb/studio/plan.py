@@ -20,7 +20,7 @@ from ..curriculum import curricula
 from ..cycle.edit import EditError, change_settings, untouched
 from ..cycle.settings import FEEDBACK, RunSettings, changed_settings
 from ..results import Expected, Pace, expected, pace_here
-from .elements import bind, button, column, listen, note, row
+from .elements import bind, button, column, listen, note, number_field, row
 from .progress import duration
 from .prompt import Editor, linked, choice_of
 from .run import Session
@@ -145,21 +145,16 @@ def take_over(plan: Plan, session: Session) -> None:
         session.refresh()
 
 # %% ../../nbs/studio/82a_studio.plan.ipynb #8a00000a
-_WIDE = {"description_width": "initial"}
-
-
 def _control(plan: Plan, name: str) -> widgets.Widget:
     "The control of a setting."
     hint = RunSettings.model_fields[name].description
     if name in NAMES:
-        made = widgets.Dropdown(description=name.capitalize(), tooltip=hint, style=_WIDE,
+        made = widgets.Dropdown(description=name.capitalize(), tooltip=hint, style={"description_width": "initial"},
                                 layout=widgets.Layout(width="auto"))
     else:
         label, most = FIELDS[name]
         kind = widgets.BoundedFloatText if name == "mixture_ratio" else widgets.BoundedIntText
-        made = kind(min=0, max=most, step=0.05 if name == "mixture_ratio" else 1, description=label, tooltip=hint,
-                    style=_WIDE, layout=widgets.Layout(width="auto"))
-        made.add_class("envgen-number")
+        made = number_field(label, hint, kind, min=0, max=most, step=0.05 if name == "mixture_ratio" else 1)
 
     def follow() -> None:
         value = plan.values.get(name)

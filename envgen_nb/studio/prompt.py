@@ -28,7 +28,20 @@ from envgen_nb.designer.prompt import (
     prompt_values, save_templates,
 )
 from ..designer.base import designers, options_of
-from .elements import bind, button, column, columns, error_view, fold, heading, listen, note, quote, row
+from envgen_nb.studio.elements import (
+    bind,
+    button,
+    column,
+    columns,
+    error_view,
+    fold,
+    heading,
+    listen,
+    note,
+    number_field,
+    quote,
+    row,
+)
 from .run import Session
 from ..registry import is_target
 from ..world import games, get_simulator
@@ -284,16 +297,14 @@ def settings_view(editor: Editor) -> widgets.Widget:
     game = choice_of(editor, "simulator", "Game", "the game that worlds are designed for", games.names())
     words = choice_of(editor, "vocabulary", "Vocabulary", "which settings of a world the designer may use",
                     get_simulator(editor.simulator).vocabulary_names())
-    count = linked(editor, "num_worlds", widgets.BoundedIntText(
-        value=editor.num_worlds, min=1, max=64, description="Worlds", tooltip="how many worlds to ask for",
-        style={"description_width": "initial"}, layout=widgets.Layout(width="130px")))
+    count = linked(editor, "num_worlds", number_field(
+        "Worlds", "how many worlds to ask for", value=editor.num_worlds, min=1, max=64))
     who = choice_of(editor, "designer", "Designer", "offline: an expert curriculum, written by hand (rules)",
                   designers.names())
     options = widgets.Box(layout=widgets.Layout(flex_flow="row wrap", grid_gap="4px 8px"))
-    limits = row(*(linked(editor, name, widgets.BoundedIntText(
-        value=getattr(editor, name), min=0, max=largest, description=label, tooltip=tooltip,
-        style={"description_width": "initial"}, layout=widgets.Layout(width=f"{90 + 6 * len(label)}px")))
-        for name, (label, largest, tooltip) in LIMITS.items()))
+    limits = row(*(linked(editor, name, number_field(
+        label, hint, value=getattr(editor, name), min=0, max=largest))
+        for name, (label, largest, hint) in LIMITS.items()))
 
     def vocabularies() -> None:
         names = get_simulator(editor.simulator).vocabulary_names()
@@ -335,6 +346,7 @@ def _placeholder_list(editor: Editor) -> str:
 def editor_view(editor: Editor) -> widgets.Widget:
     "The template to edit on one side, the filled-in prompt on the other."
     kind = widgets.ToggleButtons(options=[("First prompt", "first"), ("Later prompts", "update")], value=editor.kind,
+                                 style={"button_width": "auto"},
                                  tooltips=["asked in cycle 1", "asked from cycle 2 on, with the success rates"])
     area = widgets.Textarea(value=editor.text, rows=22, description="the template",
                             tooltip="the template; {{…}} are placeholders",

@@ -24,7 +24,7 @@ from traitlets import Bool, HasTraits, List, Unicode
 from ..cycle.folder import RunFolder
 from ..cycle.runs import load_agent
 from ..designer.reply import unmarked
-from .elements import bind, button, column, error_view, note, row
+from .elements import bind, button, column, error_view, note, number_field, row
 from .play import Recording, record
 from .run import Session, telling
 from ..world import Simulator, World, counted
@@ -196,10 +196,8 @@ def watch_view(session: Session) -> widgets.Widget:
     where = widgets.Dropdown(description="Where", tooltip="in which game the agent plays", **wide)
     first = widgets.Dropdown(description="Who", tooltip="whose agent plays", **wide)
     second = widgets.Dropdown(description="beside", tooltip="another one in the same episode", **wide)
-    seed = widgets.BoundedIntText(min=0, max=2 ** 31 - 1, description="Seed", tooltip="of the episode",
-                                  style={"description_width": "initial"}, layout={"width": "130px"})
-    steps = widgets.BoundedIntText(value=300, min=1, max=2000, description="Steps", tooltip="at the most",
-                                   style={"description_width": "initial"}, layout={"width": "120px"})
+    seed = number_field("Seed", "of the episode", min=0, max=2 ** 31 - 1)
+    steps = number_field("Steps", "at the most", value=300, min=1, max=2000)
     told, offered = widgets.HTML(), dict[widgets.Dropdown, str]()
 
     def watch() -> None:

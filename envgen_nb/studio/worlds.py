@@ -25,7 +25,7 @@ from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 from ..designer.lenient import Reader
 from ..designer.reply import Design, origin, unmarked
 from .figures import BEFORE_EDIT
-from .elements import STYLE, bind, button, column, error_view, row
+from .elements import STYLE, bind, button, column, error_view, number_field, row
 from .play import Keys, Play, animate, png, record
 from .run import telling
 from envgen_nb.world import (
@@ -596,8 +596,7 @@ def worlds_view(state: Worlds) -> widgets.Widget:
 
 def _toolbar(state: Worlds) -> widgets.Widget:
     "What concerns all worlds."
-    seed = widgets.BoundedIntText(min=0, max=2 ** 31 - 1, description="Seed", tooltip="Of the episodes that are shown",
-                                  style={"description_width": "40px"}, layout={"width": "150px"})
+    seed = number_field("Seed", "Of the episodes that are shown", min=0, max=2 ** 31 - 1)
     another = button("Another seed", "Show the worlds with the next seed",
                      lambda: state.set_trait("seed", state.seed + 1), state, "random")
     path = widgets.Checkbox(description="Show the way", tooltip="Draw the shortest way to the goal", indent=False,
