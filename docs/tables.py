@@ -57,6 +57,7 @@ ARMS = {      # what they are, in words
         "together": "what was missing is given there, worlds are tried out, and chosen by what can be learned",
         "backward": "starts ever further back, in half of the games",
         "steps": "the same, with starts that are nearer to each other"}}
+ARMS["transfer_4m"] = ARMS["transfer"]
 FIRST = {"feedback": "feedback", "mixture": "mixture"}      # the heading of the first column, where it is not worlds
 
 
@@ -221,7 +222,8 @@ def placeholders() -> str:
 TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper": lambda: experiment("paper"),
           "paper, short": paper_short, "feedback": lambda: experiment("feedback"),
           "mixture": lambda: experiment("mixture"), "transfer": lambda: experiment("transfer"), "chain": chain,
-          "transfer_parts": lambda: experiment("transfer_parts"), "backward tuning": backward_tuning,
+          "transfer_parts": lambda: experiment("transfer_parts"), "transfer_4m": lambda: experiment("transfer_4m"),
+          "backward tuning": backward_tuning,
           "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "heist": heist, "language model": language_model, "placeholders": placeholders}
 
