@@ -84,9 +84,9 @@ def experiment(name: str) -> str:
     return table(head, rows, "l")
 
 
-def chain() -> str:
+def chain(file: str) -> str:
     "How far each arm of an experiment gets on the way to an iron tool, link by link, in % of the episodes."
-    arms = json.loads((BENCHMARKS / "chain.json").read_text())["arms"]
+    arms = json.loads((BENCHMARKS / file).read_text())["arms"]
     links = list(next(iter(arms["plain"].values())))
     return table(["in the original game", *(f"`{arm}`" for arm in arms)], [
         [link, *(plus_minus(mean([one[link] for one in seeds.values()])) for seeds in arms.values())]
@@ -221,7 +221,8 @@ def placeholders() -> str:
 
 TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper": lambda: experiment("paper"),
           "paper, short": paper_short, "feedback": lambda: experiment("feedback"),
-          "mixture": lambda: experiment("mixture"), "transfer": lambda: experiment("transfer"), "chain": chain,
+          "mixture": lambda: experiment("mixture"), "transfer": lambda: experiment("transfer"), "chain": lambda: chain("chain.json"),
+          "chain, 4m": lambda: chain("chain_4m.json"),
           "transfer_parts": lambda: experiment("transfer_parts"), "transfer_4m": lambda: experiment("transfer_4m"),
           "backward tuning": backward_tuning,
           "presets": presets, "learning": learning, "tuning": tuning,
