@@ -7,6 +7,7 @@ import argparse
 import json
 import re
 import sys
+from functools import partial
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -219,13 +220,10 @@ def placeholders() -> str:
                                                         PLACEHOLDERS.items()], "ll")
 
 
-TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper": lambda: experiment("paper"),
-          "paper, short": paper_short, "feedback": lambda: experiment("feedback"),
-          "mixture": lambda: experiment("mixture"), "transfer": lambda: experiment("transfer"), "chain": lambda: chain("chain.json"),
-          "chain, 4m": lambda: chain("chain_4m.json"),
-          "transfer_parts": lambda: experiment("transfer_parts"), "transfer_4m": lambda: experiment("transfer_4m"),
-          "backward tuning": backward_tuning,
-          "presets": presets, "learning": learning, "tuning": tuning,
+TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, short": paper_short,
+          **{name: partial(experiment, name) for name in ARMS},
+          "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
+          "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "heist": heist, "language model": language_model, "placeholders": placeholders}
 
 
