@@ -7,8 +7,8 @@ import argparse
 import json
 import re
 import sys
-from functools import partial
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
