@@ -165,7 +165,9 @@ def curves(
     marks: Sequence[Series] = (),        # levels, drawn as dashed lines from the left to the right: their first y
 ) -> Drawing:
     "Curves with bands, each with its name at its end."
-    drawn, width, height, room = [*series, *marks], 900, 420, 190
+    drawn, height = [*series, *marks], 420
+    room = max([190, *(40 + 8 * len(one.name) for one in drawn)])        # names stand at the right, in large text too
+    width = 710 + room
     xs = [x for one in series for x in one.x]
     panel = Panel(50, 36, width - 50 - room, height - 36 - 46, (min([0.0, *xs]), max([1e-9, *xs])), _range(drawn, zero))
     ends = [next((y.value for y in one.y[::-1] if math.isfinite(y.value)), 0.0) for one in drawn]

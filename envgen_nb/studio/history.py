@@ -21,7 +21,7 @@ from envgen_nb.designer.prompt import (
     Templates, check_template, fill, first_prompt, later_template, load_templates, prompt_values,
 )
 from ..results import scores
-from .elements import bind, button, column, error_view, fold, listen, note, quote, row
+from .elements import STYLE, bind, button, column, error_view, fold, listen, note, quote, row
 from .prompt import difference
 from .run import Session
 from .step import choices
@@ -202,7 +202,8 @@ def history_view(session: Session) -> widgets.Widget:
 
     listen(which, draw, session)
     bind(session, ["run", "version"], refresh)
-    return column(row(which, button("Look for runs", "Read the runs folder again", refresh, session, "folder-open")),
+    return column(widgets.HTML(STYLE),
+                  row(which, button("Look for runs", "Read the runs folder again", refresh, session, "folder-open")),
                   row(prompt, button("Start a run from this prompt", "A new run with the settings of that run and this "
                                      "prompt; nothing is asked until you press Generate", start, session, "plus")),
                   error_view(session), shown)

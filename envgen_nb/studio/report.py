@@ -523,7 +523,7 @@ def training_chart(run: RunFolder) -> str:
     seen = [value for line in lines.values() for value in line if value == value]
     if not seen:
         return note("No training episode has ended yet.")
-    panel = Panel(40, 54, WIDE - 52, 148, (0, float(marks[-1])), (min(0.0, *seen), max(seen) * 1.05 or 1.0))
+    panel = Panel(40, 54, WIDE - 52, 148, (0, float(marks[-1])), (min(0.0, *seen), max(0.0, *seen) * 1.05 or 1.0))
     made = ""
     for cycle in run.cycles:
         if steps := [record["step"] for record in run.metrics(cycle) if record["phase"] == "worlds"]:
