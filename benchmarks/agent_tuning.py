@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from agent_learning import fields, learn, play
 
-from envgen_nb.agent.learner import Learner
+from envgen_nb.agent.learner import Learner, learners
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.threads import keep_memory
 from envgen_nb.curriculum import Episodes
@@ -54,6 +54,7 @@ def trained(name: str, changes: dict, seed: int, steps: int, learner: str) -> tu
     "Such an agent, and its line."
     torch.set_num_threads(1)
     keep_memory()
+    learners.take(learner)                      # a class of one's own, such as agent_designs:Novelty
     episodes, begin = [], time.process_time()
     agent, seconds = learn(get_preset(name, **changes), seed, steps, lambda report: episodes.append(report.episodes),
                            learner)
@@ -63,6 +64,8 @@ def trained(name: str, changes: dict, seed: int, steps: int, learner: str) -> tu
         "learner": learner, "preset": name, "changes": changes, "seed": seed, "steps": agent.steps,
         "score_training": round(score(played.unlocked), 2), "score_policy": round(score(tested.unlocked), 2),
         "return_policy": round(float(tested.returns.mean()), 2),
+        "success": {name: round(100 * float(rate), 1) for name, rate in zip(
+            get_simulator("crafter").objectives, tested.unlocked.mean(0), strict=True)},
         "steps_per_s": round(agent.steps / sum(seconds.values())), "steps_per_cpu_s": round(agent.steps / cpu),
         "seconds": {kind: round(value, 1) for kind, value in seconds.items()}}
 
