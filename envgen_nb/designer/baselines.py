@@ -256,7 +256,7 @@ class Backward(Frontier):
     """Worlds that start ever further before what the agent cannot do yet: a step further back once the last one is
     mastered, by rule (Florensa et al. 2017, reverse curriculum). The first part of the run is the original game alone.
 
-    It is told how its worlds went unless the run's setting `feedback` is none; else it never goes back a step."""
+    Where the run's setting `feedback` is `none` it is not told how its worlds went, and never goes back a step."""
     name = "backward"
 
     def __init__(
