@@ -73,7 +73,7 @@ class Novelty(FastPPO):
 
 
 class Imitation(FastPPO):
-    """After each rollout a step of Adam on how rare objectives were achieved before: self-imitation (Oh et al. 2018,
+    """After each rollout `STEPS` of Adam on how rare objectives were achieved before: self-imitation (Oh et al. 2018,
     https://arxiv.org/abs/1806.05635), as often for each objective.
 
     Of each objective that is achieved in less than `RARE` of the latest episodes the last `KEPT` times are kept, each
@@ -81,6 +81,7 @@ class Imitation(FastPPO):
     than what is expected now, (R − V)₊, in standard deviations of the returns and at most 1.
     """
     RARE, KEPT, LENGTH, ROWS = 0.3, 64, 32, 1024
+    STEPS = 1                                             # of Adam
 
     def __init__(self, *arguments: Any, **named: Any):
         super().__init__(*arguments, **named)
@@ -92,7 +93,7 @@ class Imitation(FastPPO):
     def learn(self, rollout: Rollout, check: Callable[[], None] = nobody) -> dict[str, float]:
         found = super().learn(rollout, check)
         self.remember(rollout)
-        return found | self.imitate()
+        return found | [self.imitate() for _ in range(self.STEPS)][-1]
 
     def remember(self, rollout: Rollout) -> None:
         "Keep how rare objectives were achieved in this rollout."
@@ -146,3 +147,12 @@ class Imitation(FastPPO):
         torch.nn.utils.clip_grad_norm_(parameters, self.preset.algorithm.max_grad_norm)
         self.optimizer.step()
         return {"imitated": float(better.detach().mean())}
+
+
+class Imitation4(Imitation):
+    "The same with four steps after each rollout; there are twelve of PPO."
+    STEPS = 4
+
+
+class Both(Novelty, Imitation):
+    "What is seldom together is rewarded, and what was rare is imitated."

@@ -178,6 +178,32 @@ def learners() -> str:
          f"{r['steps_per_cpu_s']:,}" if "steps_per_cpu_s" in r else ""] for r in records], "lll")
 
 
+def designs() -> str:
+    "Two designs beside PPO, with the same seeds at the paper's budget; no worlds are designed."
+    text = {"ppo": "PPO", "Novelty": "`Novelty`: things that are seldom together are rewarded",
+            "Imitation": "`Imitation`: rare achievements are imitated, one step of Adam after each rollout",
+            "Imitation4": "`Imitation4`: the same, four steps", "Both": "`Both`: `Novelty` and `Imitation`"}
+    found: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+    for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
+        if "success" in record and record["steps"] > 1_960_000:
+            found[record.get("learner", "ppo").removeprefix("agent_designs:")][record["seed"]] = record
+    head, rows = ["design", "seeds"], []
+    for name in ("over all training episodes, %", "of the final policy, %"):
+        head += [name, "more than PPO"]
+    for design, said in text.items():
+        if design not in found:
+            continue
+        runs, row = found[design], [said, str(len(found[design]))]
+        for which in ("score_training", "score_policy"):
+            values, base = ({seed: run[which] for seed, run in runs.items()} for runs in (found[design], found["ppo"]))
+            row += [plus_minus(mean(values.values())),
+                    "" if design == "ppo" else plus_minus(paired(values, base), signed=True)]
+        row += [plus_minus(mean(run["success"][tool] for run in runs.values()))
+                for tool in ("make_iron_pickaxe", "make_iron_sword")]
+        rows.append([*row, f"{sum(run['steps_per_cpu_s'] for run in runs.values()) / len(runs):,.0f}"])
+    return table([*head, "make_iron_pickaxe, %", "make_iron_sword, %", "steps per second of CPU time"], rows, "l")
+
+
 def learning() -> str:
     "Success rates of three seeds after 200,000 steps, beside the untrained policy's."
     record = json.loads((BENCHMARKS / "agent_learning.json").read_text())
@@ -224,7 +250,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           **{name: partial(experiment, name) for name in ARMS},
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
-          "learners": learners, "heist": heist, "language model": language_model, "placeholders": placeholders}
+          "learners": learners, "designs": designs, "heist": heist,
+          "language model": language_model, "placeholders": placeholders}
 
 
 def alone(drawing: str) -> str:
