@@ -86,7 +86,7 @@ class Imitation(FastPPO):
     def __init__(self, *arguments: Any, **named: Any):
         super().__init__(*arguments, **named)
         self.before: list[dict[str, Any]] = []            # the rollouts before, of which the last steps are needed
-        self.achieved = self.share = None                 # (N, objectives) in the running episodes; (objectives,)
+        self.achieved = self.reached = None                 # (N, objectives) in the running episodes; (objectives,)
         self.kept: dict[int, deque] = {}
         *_, self.choice = generators(int(self.act_generator.initial_seed()), 4)
 
@@ -98,8 +98,8 @@ class Imitation(FastPPO):
     def remember(self, rollout: Rollout) -> None:
         "Keep how rare objectives were achieved in this rollout."
         over = rollout.terminated | rollout.truncated
-        if self.share is None:
-            self.share = torch.zeros(rollout.unlocked.shape[2])
+        if self.reached is None:
+            self.reached = torch.zeros(rollout.unlocked.shape[2])
             self.achieved = torch.zeros(rollout.unlocked.shape[1:], dtype=torch.bool)
         now = {"obs": each(Tensor.clone, rollout.obs), "actions": rollout.actions.clone(),
                "rewards": rollout.rewards.clone(), "over": over, "values": rollout.extras["values"].clone()}
@@ -108,7 +108,7 @@ class Imitation(FastPPO):
         joined["obs"] = {name: torch.cat([part["obs"][name] for part in window]) for name in now["obs"]}
         start, gamma = len(joined["actions"]) - len(over), self.preset.algorithm.gamma
         for t in range(len(over)):
-            new = rollout.unlocked[t] & ~self.achieved & (self.share < self.RARE)
+            new = rollout.unlocked[t] & ~self.achieved & (self.reached < self.RARE)
             for n, objective in new.nonzero().tolist():
                 last = start + t                          # of the joined steps; back to where the episode began
                 ends = joined["over"][:last, n].nonzero()
@@ -121,13 +121,13 @@ class Imitation(FastPPO):
                     returns[k] = value = float(joined["rewards"][begin + k, n]) + gamma * value
                 self.kept.setdefault(objective, deque(maxlen=self.KEPT)).append(
                     (each(Tensor.clone, at(joined["obs"], (steps, n))), joined["actions"][steps, n].clone(), returns))
-            self.share = shares(self.share, rollout.unlocked[t][over[t]])
+            self.reached = shares(self.reached, rollout.unlocked[t][over[t]])
             self.achieved = rollout.unlocked[t] & ~over[t][:, None]
         self.before = window[-math.ceil(self.LENGTH / len(over)):]
 
     def imitate(self) -> dict[str, float]:
         "One step of Adam."
-        rare = [kept for objective, kept in self.kept.items() if self.share[objective] < self.RARE]
+        rare = [kept for objective, kept in self.kept.items() if self.reached[objective] < self.RARE]
         if not rare:
             return {"imitated": 0.0}
         rows: list[Any] = []
