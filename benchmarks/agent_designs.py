@@ -58,15 +58,15 @@ class Novelty(FastPPO):
         first, second = self.pairs
         after = each(lambda value: torch.as_tensor(value, device=self.device)[None], rollout.next_obs)
         seen = things({name: torch.cat([value, after[name]]) for name, value in rollout.obs.items()})
+        together = seen[..., first] & seen[..., second]                  # (T + 1, N, P)
         over, given = rollout.terminated | rollout.truncated, 0.0
         if self.met is None:
-            self.met = seen[0][:, first] & seen[0][:, second]
+            self.met = together[0]
         for t in range(len(over)):
-            together = seen[t + 1][:, first] & seen[t + 1][:, second]
-            new = together & ~self.met & ~over[t][:, None]
+            new = together[t + 1] & ~self.met & ~over[t][:, None]
             bonus = self.BONUS * (new * (1 - self.share).square()).sum(1)
             self.share = shares(self.share, self.met[over[t]])
-            self.met = torch.where(over[t][:, None], together, self.met | together)
+            self.met = torch.where(over[t][:, None], together[t + 1], self.met | together[t + 1])
             rollout.rewards[t] += bonus
             given += float(bonus.mean())
         return super().learn(rollout, check) | {"bonus": given / len(over)}
@@ -86,7 +86,7 @@ class Imitation(FastPPO):
     def __init__(self, *arguments: Any, **named: Any):
         super().__init__(*arguments, **named)
         self.before: list[dict[str, Any]] = []            # the rollouts before, of which the last steps are needed
-        self.achieved = self.reached = None                 # (N, objectives) in the running episodes; (objectives,)
+        self.achieved = self.reached = None               # (N, objectives) in the running episodes; (objectives,)
         self.kept: dict[int, deque] = {}
         *_, self.choice = generators(int(self.act_generator.initial_seed()), 4)
 

@@ -167,9 +167,8 @@ def curves(
     "Curves with bands, each with its name at its end."
     drawn, height = [*series, *marks], 420
     room = max([190, *(40 + 8 * len(one.name) for one in drawn)])        # names stand at the right, in large text too
-    width = 710 + room
     xs = [x for one in series for x in one.x]
-    panel = Panel(50, 36, width - 50 - room, height - 36 - 46, (min([0.0, *xs]), max([1e-9, *xs])), _range(drawn, zero))
+    panel = Panel(50, 36, 660, height - 36 - 46, (min([0.0, *xs]), max([1e-9, *xs])), _range(drawn, zero))
     ends = [next((y.value for y in one.y[::-1] if math.isfinite(y.value)), 0.0) for one in drawn]
     heights, made = apart([panel.at(0, y)[1] for y in ends], 16), panel.frame(title, x_title)
     for one, y, place in zip(drawn, ends, heights, strict=True):
@@ -178,7 +177,7 @@ def curves(
         made += (f'<g class="one">{panel.line(one) if one in series else level}'
                  f'<path d="M{right + 3:.1f} {end:.1f}L{right + 15:.1f} {place:.1f}h10" stroke="{one.colour}" '
                  f'class="line"/><text x="{right + 30:.1f}" y="{place + 4:.1f}">{html.escape(one.name)}</text></g>')
-    return sheet(width, height, f"{title}: {', '.join(one.name for one in drawn)}", made)
+    return sheet(710 + room, height, f"{title}: {', '.join(one.name for one in drawn)}", made)
 
 # %% ../../nbs/studio/77a_studio.charts.ipynb #8f213ee7
 def points(
