@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['KINDS', 'UNSET', 'vocabularies', 'games', 'Section', 'World', 'Parameter', 'parameters', 'counted', 'in_words',
            'settings_in_words', 'differences', 'Complaint', 'check_world', 'load_worlds', 'laid_out', 'save_worlds',
-           'random_world', 'Player', 'Simulator', 'base_seeds', 'check_number', 'step_limits', 'check_changes',
-           'world_fingerprint', 'hand_out', 'get_simulator', 'make_vec']
+           'random_world', 'Player', 'Things', 'Simulator', 'base_seeds', 'check_number', 'step_limits',
+           'check_changes', 'world_fingerprint', 'hand_out', 'get_simulator', 'make_vec']
 
 # %% ../nbs/world/02_world.ipynb #27e31255
 import hashlib
@@ -18,11 +18,11 @@ import types
 import typing
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import annotated_types
 import numpy as np
@@ -452,6 +452,12 @@ class Player(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:    # actions (N,) int64, and what it remembers after them
         "Choose an action in each sub-environment."
 
+
+class Things(NamedTuple):
+    "The things of a game that an agent can have, or be next to."
+    names: tuple[str, ...]
+    present: Callable[[Any], np.ndarray]    # observations (…), as the environment gives them → (…, things) bool
+
 # %% ../nbs/world/02_world.ipynb #bff1854c
 vocabularies = Registry("vocabulary", "envgen_nb.vocabularies", World, {})
 
@@ -575,6 +581,10 @@ class Simulator(ABC):
 
     def player(self, obs: str) -> Player | None:
         "A player by rules that sees such observations; None: there is none."
+        return None
+
+    def things(self, obs: str) -> Things | None:
+        "Which things an agent has or is next to, read from such observations; None: they do not tell."
         return None
 
     @abstractmethod

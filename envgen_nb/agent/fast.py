@@ -39,16 +39,18 @@ def gradients(
     batch: dict[str, Any],   # as for `ppo_loss`
     algorithm: Algorithm,
     pool: WorkerPool,
+    loss_of: Callable[..., tuple[Tensor, dict[str, Tensor]]] = ppo_loss,
 ) -> tuple[list[Tensor], dict[str, Tensor]]:   # one per parameter; the loss, its parts and the diagnostics
     "The gradient of the loss of one minibatch."
     parameters, size = list(policy.learned.values()), len(batch["actions"])
     microbatches = algorithm.microbatches if parameters[0].device.type == "cpu" else 1
 
     def work(microbatch: dict[str, Any]) -> tuple[list[Tensor], dict[str, Tensor]]:
-        loss, stats = ppo_loss(policy, microbatch, algorithm)
+        loss, stats = loss_of(policy, microbatch, algorithm)
         share = len(microbatch["actions"]) / size
         found = [gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
-                 for parameter, gradient in zip(parameters, torch.autograd.grad(loss * share, parameters), strict=True)]
+                 for parameter, gradient in zip(parameters, torch.autograd.grad(
+                     loss * share, parameters, materialize_grads=True), strict=True)]
         return found, {name: value.detach() * share for name, value in ({"loss": loss} | stats).items()}
 
     with policy.settled():

@@ -247,5 +247,5 @@ class ScriptedLearner(Learner):
 # %% ../../nbs/agent/54_agent.learner.ipynb #57f13697
 learners = Registry("learner", "envgen_nb.learners", Learner, {
     "ppo": "envgen_nb.agent.fast:FastPPO", "ppo-memory": "envgen_nb.agent.memory:MemoryPPO",
-    "ad": "envgen_nb.agent.distillation:Distillation", "random": "envgen_nb.agent.learner:RandomLearner",
-    "scripted": "envgen_nb.agent.learner:ScriptedLearner"})
+    "ppo-rare": "envgen_nb.agent.rare:RarePPO", "ad": "envgen_nb.agent.distillation:Distillation",
+    "random": "envgen_nb.agent.learner:RandomLearner", "scripted": "envgen_nb.agent.learner:ScriptedLearner"})

@@ -15,7 +15,7 @@ from typing import Any
 # %% ../../nbs/agent/50_agent.presets.ipynb #fc570ac1
 _FRACTIONS = ("gamma", "gae_lambda")                       # from 0 to 1
 _MAYBE_ZERO = ("blocks", "patch", "contrast", "embedding", "heads", "value_coef", "entropy_coef",
-               "prediction_coef")
+               "prediction_coef", "novelty_coef", "imitation_steps")
 
 
 def _check_numbers(record: Any) -> None:
@@ -85,6 +85,8 @@ class Algorithm:
     entropy_coef: float = 0.01     # weight of the entropy bonus, per nat
     max_grad_norm: float = 0.5     # the gradient's L2 norm is cut to this
     prediction_coef: float = 0.0   # weight of predicting what an action changes; 0: nothing is predicted
+    novelty_coef: float = 0.1      # of "ppo-rare": the reward for a pair of things that was never together; 0: none
+    imitation_steps: int = 1       # of "ppo-rare": steps of Adam on its own rare achievements after each rollout
     microbatches: int = 2            # parts of a minibatch that threads can work on at once; on a GPU it stays whole
     phase_rollouts: int = 8          # rollouts between two phases of "ad", Achievement Distillation; as published,
     phase_epochs: int = 6            # with the passes of a phase,

@@ -17,10 +17,11 @@ from .spaces import OBSERVATIONS, check_settings
 from .fast.dynamics import CONDITIONS, DEATHS, NEEDS
 from .player import CrafterPlayer
 from .reference import ACTIONS, AREA, LENGTH, MATERIALS, OBJECTIVES, Game, constants
+from .symbols import THINGS, present
 from .vector import CrafterVectorEnv
 from .warnings import warnings_of
 from .world import PREREQUISITES, CrafterWorld, ExtendedCrafterWorld
-from ..world import Complaint, Player, Simulator, World, base_seeds, check_world
+from ..world import Complaint, Player, Simulator, Things, World, base_seeds, check_world
 
 
 # %% ../../nbs/crafter/29_crafter.simulator.ipynb #fbe97945
@@ -352,6 +353,10 @@ class Crafter(Simulator):
     def player(self, obs: str) -> Player | None:
         "`CrafterPlayer`, which sees symbols; it is compiled when it first plays."
         return CrafterPlayer() if obs == "symbols" else None
+
+    def things(self, obs: str) -> Things | None:
+        "`THINGS`: what is in the bag, and which materials are next to the player."
+        return Things(THINGS, present) if obs == "symbols" else None
 
     def score(self, success_rates: Mapping[str, float]) -> float:
         "The Crafter score of success rates in percent, 0 to 100."
