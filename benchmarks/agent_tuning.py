@@ -14,6 +14,9 @@ Every run is one line of benchmarks/agent_tuning.jsonl. The score is told in bot
 `contrast=1` is `laptop` before it was told what is drawn on a square four times as loud as its colour (`_of_bytes`).
 `uniform` is no field either: so much of the probability was shared by all actions alike, whatever the policy says, as
 in Hafner et al. 2023 (https://arxiv.org/abs/2301.04104). `clip_above` is the ε for ratios above 1, where it differed.
+`agent_designs:…` are the designs that `ppo-rare` was made from: `Both` is `ppo-rare`, `Novelty` has imitation_steps=0,
+`Imitation` novelty_coef=0 and `Imitation4` imitation_steps=4, too. They differ from it in one thing: what follows an
+achievement was there its reward and the value of the next observation, and is now the λ-return.
 Rows without `learner` are of PPO. Rows with steps per second of CPU time were played on a busy machine, and so was the
 first of `ppo-memory`: their steps/s are no speed. `next_goal_probe.py` adds its agents here, too.
 """
@@ -54,7 +57,7 @@ def trained(name: str, changes: dict, seed: int, steps: int, learner: str) -> tu
     "Such an agent, and its line."
     torch.set_num_threads(1)
     keep_memory()
-    learners.take(learner)                      # a class of one's own, such as agent_designs:Novelty
+    learners.take(learner)                      # also a class of one's own, package.module:Class
     episodes, begin = [], time.process_time()
     agent, seconds = learn(get_preset(name, **changes), seed, steps, lambda report: episodes.append(report.episodes),
                            learner)

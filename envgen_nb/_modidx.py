@@ -830,6 +830,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                    'envgen_nb/conformance.py'),
                                        'envgen_nb.conformance.check_step': ( 'world/conformance.html#check_step',
                                                                              'envgen_nb/conformance.py'),
+                                       'envgen_nb.conformance.check_things': ( 'world/conformance.html#check_things',
+                                                                               'envgen_nb/conformance.py'),
                                        'envgen_nb.conformance.check_threads': ( 'world/conformance.html#check_threads',
                                                                                 'envgen_nb/conformance.py'),
                                        'envgen_nb.conformance.check_warnings': ( 'world/conformance.html#check_warnings',

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['Moment', 'check_description', 'check_prerequisites', 'check_worlds', 'check_warnings', 'check_preview', 'check_step',
-           'check_statistics', 'check_returned', 'check_threads', 'check_seeds', 'check_reset', 'check_quota',
-           'check_state', 'check_assign', 'check_assigned_states', 'check_assigned_quota', 'check_assigned_refusals',
-           'check_arguments', 'check_refusals', 'check_simulator']
+           'check_statistics', 'check_things', 'check_returned', 'check_threads', 'check_seeds', 'check_reset',
+           'check_quota', 'check_state', 'check_assign', 'check_assigned_states', 'check_assigned_quota',
+           'check_assigned_refusals', 'check_arguments', 'check_refusals', 'check_simulator']
 
 # %% ../nbs/world/04_conformance.ipynb #def64ae6
 import contextlib
@@ -228,6 +228,23 @@ def check_statistics(make: Callable[..., VectorEnv], actions: np.ndarray) -> Non
                 assert np.array_equal(infos["_episode"], ended)
                 assert np.allclose(theirs["r"][ended], ours["return"][ended])
                 assert np.array_equal(theirs["l"][ended], ours["length"][ended])
+
+# %% ../nbs/world/04_conformance.ipynb #bf7da08e
+def check_things(simulator: Simulator, obs: str, make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
+    "Which things are at hand is told of every observation, whether alone or among others."
+    things = simulator.things(obs)
+    if things is None:
+        return
+    assert len(set(things.names)) == len(things.names) > 1, "things need different names"
+    with contextlib.closing(make()) as venv:
+        for seen in itertools.chain([venv.reset()[0]], (venv.step(row)[0] for row in actions)):
+            found = things.present(seen)
+            assert found.dtype == np.bool_ and found.shape == (venv.num_envs, len(things.names)), \
+                f"the things at hand are {found.dtype} of shape {found.shape}"
+            parts = seen if isinstance(seen, dict) else {"": seen}
+            for i in range(venv.num_envs):
+                one = {name: value[i] for name, value in parts.items()}
+                assert np.array_equal(things.present(one.get("", one)), found[i]), "one observation tells other things"
 
 # %% ../nbs/world/04_conformance.ipynb #4f6ab215
 def check_returned(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
@@ -535,6 +552,7 @@ def check_simulator(
         make = _Make(simulator, (None, world), num_envs=num_envs, obs=obs, length=length, **(options or {}))
         check_arguments(make)
         check_step(simulator, make, actions)
+        check_things(simulator, obs, make, actions[:length])
         check_statistics(make, actions[:2 * length])
         check_returned(make, actions[:2 * length])
         check_seeds(make, actions)

@@ -54,8 +54,8 @@ class RunSettings(BaseModel):
     evaluation_runs: int = Field(3, ge=1, le=100, description="evaluations per measurement, for mean and std")
     evaluation_episodes: int = Field(20, ge=1, le=10_000, description="episodes per evaluation")
 
-    learner: str = Field("ppo", description="who learns: ppo, ppo-memory, ad, random, scripted (plays by rules), or "
-                         "a class of your own")
+    learner: str = Field("ppo", description="who learns: ppo, ppo-memory, ppo-rare, ad, random, scripted (plays by "
+                         "rules), or a class of your own")
     agent: str = Field("symbols", description="preset of the agent: symbols, symbols-long, laptop or paper")
     agent_options: dict[str, Any] = Field(default_factory=dict, description="numbers of the preset to change")
     device: str = Field("cpu", description="where the network runs: cpu, cuda or cuda:1")
