@@ -220,9 +220,12 @@ def _original(run: RunFolder, records: Sequence[dict[str, Any]]) -> tuple[np.nda
     return np.concatenate([np.zeros(0, int), *steps]), Episodes.join(parts)
 
 
-def training_episodes(run: RunFolder) -> Episodes:
+def training_episodes(
+    run: RunFolder,
+    until: int | None = None,   # environment steps; None: to the end
+) -> Episodes:
     "The training episodes in the original game, those that were cut among them."
-    return _original(run, _records(run))[1]
+    return _original(run, [record for record in _records(run) if until is None or record["step"] <= until])[1]
 
 
 def _score_of(run: RunFolder, episodes: Episodes) -> float | None:
@@ -231,10 +234,10 @@ def _score_of(run: RunFolder, episodes: Episodes) -> float | None:
     return float(run.simulator.score(success_rates(episodes.unlocked, episodes.possible, run.simulator.objectives)))
 
 
-def training_score(run: RunFolder) -> float | None:
+def training_score(run: RunFolder, until: int | None = None) -> float | None:
     """The game's score of all training episodes in the original game within the run's steps: Crafter's own protocol
     (Hafner 2021). It counts the beginner's episodes too, so it is lower than the score of the final policy."""
-    return _score_of(run, training_episodes(run))
+    return _score_of(run, training_episodes(run, until))
 
 # %% ../nbs/results/70_results.ipynb #5c1d0e02
 class Measured(NamedTuple):
