@@ -166,6 +166,33 @@ def tuning() -> str:
                   "of the final policy, %"], [row for *_, row in rows], "lll")
 
 
+LEARNERS = {
+    "ppo": "`ppo`", "ppo-worlds": "`ppo` with designed worlds",
+    "ppo-long": "`ppo`, preset `symbols-long`",
+    "memory": "`ppo-memory`", "memory-worlds": "`ppo-memory` with designed worlds",
+    "ad": "`ad`, preset `symbols-long`", "ad-worlds": "`ad` with designed worlds",
+    "rare": "`ppo-rare`", "rare-worlds": "`ppo-rare` with designed worlds"}
+
+
+def learners_measured() -> str:
+    "The experiment `learners`: both readings of the score at a million steps and at the end."
+    runs = json.loads((BENCHMARKS / "learners.json").read_text())
+    rows = []
+    for arm, text in LEARNERS.items():
+        if not (seeds := runs.get(arm)):
+            continue
+        row = [text, str(len(seeds))]
+        for k in range(2):
+            row += [plus_minus(mean(run[which][k] for run in seeds.values()))
+                    for which in ("score_training", "score_policy")]
+        ends = [{seed: run["score_policy"][1] for seed, run in of.items()} for of in (seeds, runs["ppo"])]
+        row.append("" if arm == "ppo" else plus_minus(paired(*ends), signed=True))
+        rows.append(row + [plus_minus(mean(run[tool] for run in seeds.values()))
+                           for tool in ("make_iron_pickaxe", "make_iron_sword")])
+    return table(["learner", "seeds", "1M steps: over training, %", "of the policy, %", "1.97M: over training, %",
+                  "of the policy, %", "more than `ppo`", "make_iron_pickaxe, %", "make_iron_sword, %"], rows, "l")
+
+
 def learners() -> str:
     "Learners with the same tuning seeds at the paper's budget; no worlds are designed."
     text = {"ppo": "`ppo`", "ppo-memory": "`ppo-memory`",
@@ -239,7 +266,7 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           **{name: partial(experiment, name) for name in ARMS},
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
-          "learners": learners, "heist": heist,
+          "learners": learners, "learners, measured": learners_measured, "heist": heist,
           "language model": language_model, "placeholders": placeholders}
 
 
