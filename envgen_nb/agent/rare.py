@@ -70,6 +70,7 @@ class Pairs:
 class Examples:
     "How rare objectives were achieved: of each the last times, with the steps before."
     RARE, KEPT, LENGTH = 0.3, 64, 32      # below that rate; examples of each objective; steps of each, at most
+    STATE = "rate", "achieved", "age", "recent", "kept", "lengths", "counts"
 
     def __init__(self, objectives: int, num_envs: int, space: spaces.Space):
         self.rate = torch.zeros(objectives)                                      # in the latest episodes
@@ -132,10 +133,8 @@ class Examples:
         there = torch.arange(self.LENGTH) < self.lengths[rows][:, None]
         return each(lambda value: value[rows][there], self.kept)
 
-    NAMES = "rate", "achieved", "age", "recent", "kept", "lengths", "counts"
-
     def state_dict(self) -> dict[str, Any]:
-        return copy.deepcopy({name: getattr(self, name) for name in self.NAMES})
+        return copy.deepcopy({name: getattr(self, name) for name in self.STATE})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         vars(self).update(copy.deepcopy(state))
