@@ -100,6 +100,22 @@ def test_killed_while_worlds_are_chosen(tmp_path, script):
         assert RunFolder(tmp_path / "run").selection(cycle) == RunFolder(whole).selection(cycle) != []
 
 
+LEARNERS = {"ppo-memory": {}, "ppo-rare": {"curriculum": "constant"},       # whose episodes a curriculum cuts
+            "ad": {"agent": "symbols-long", "agent_options": {"phase_rollouts": 2, "phase_episodes": 8,
+                                                              "phase_epochs": 1}}}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_killed_whoever_learns(learner, tmp_path, script):
+    """What a learner remembers is there again, all of it."""
+    settings = {"learner": learner, **LEARNERS[learner]}
+    whole = undisturbed(script, tmp_path / "whole", **settings)
+    kill(tmp_path / "run", script, whole, 6, **settings)
+    states = [load_checkpoint(folder / "checkpoint.pt")["learner"] for folder in (whole, tmp_path / "run")]
+    assert same(*states)
+
+
 def kill(folder: Path, script: Path, whole: Path, times: int, **settings) -> None:
     """A run that is killed so often ends as that one did, and leaves no process behind."""
     rng = random.Random(3)
