@@ -10,7 +10,9 @@ when their folders are gone, so that an experiment can be done in several sittin
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.experiment.folder import ExperimentFolder
@@ -30,6 +32,24 @@ def links(run: RunFolder) -> dict[str, float]:
     return found | {"all together": held[max(held, key=len)], PICKAXE: rates[PICKAXE], SWORD: rates[SWORD]}
 
 
+def each_run(
+    folder: ExperimentFolder,
+    known: dict[str, dict[str, Any]],                       # arm → seed → what was found of runs before
+    find: Callable[[RunFolder, dict[str, Any]], Any],       # of a run and its summary
+) -> dict[str, dict[str, Any]]:                             # arm → seed → what was found
+    "What there is to find in each finished run; what is known of a run whose folder is gone is kept."
+    arms: dict[str, dict[str, Any]] = {}
+    for arm, finished in folder.summaries().items():
+        arms[arm] = {}
+        for seed, summary in sorted(finished.items()):
+            place, had = folder.run(arm, seed), known.get(arm, {}).get(str(seed))
+            if not place.is_dir() and had is None:
+                print(f"{arm}, seed {seed}: its run folder is gone, so it is left out", file=sys.stderr)
+                continue
+            arms[arm][str(seed)] = find(RunFolder(place), summary) if place.is_dir() else had
+    return arms
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -40,16 +60,7 @@ def main() -> None:
         known = json.loads(args.file.read_text())
         if known["experiment"] != folder.experiment.name:
             sys.exit(f"{args.file} is of the experiment {known['experiment']}, not of {folder.experiment.name}")
-    arms: dict[str, dict[str, dict[str, float]]] = {}
-    for arm, finished in folder.summaries().items():
-        arms[arm] = {}
-        for seed in map(str, sorted(finished)):
-            place = folder.path / arm / f"seed-{seed}"
-            had = known.get("arms", {}).get(arm, {}).get(seed)
-            if not place.is_dir() and had is None:
-                print(f"{arm}, seed {seed}: its run folder is gone, so it is left out", file=sys.stderr)
-                continue
-            arms[arm][seed] = links(RunFolder(place)) if place.is_dir() else had
+    arms = each_run(folder, known.get("arms", {}), lambda run, summary: links(run))
     write_text(args.file, json.dumps({"experiment": folder.experiment.name, "arms": arms}, indent=1) + "\n")
 
 

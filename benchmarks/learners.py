@@ -1,4 +1,4 @@
-"""The experiment `learners` after a million steps and at its end: scores in both readings, iron tools, speed.
+"""The experiment `learners` after a million steps and at its end: scores in both readings, iron tools.
 
     python benchmarks/learners.py FOLDER benchmarks/learners.json        # FOLDER: the experiment's, with run folders
 
@@ -9,9 +9,10 @@ are kept when their folders are gone, so that an experiment can be done in sever
 """
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
+
+from chain import each_run
 
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.experiment.folder import ExperimentFolder
@@ -21,7 +22,7 @@ from envgen_nb.results import training_score
 MILLION = 8        # the cycle after which a million steps are nearest: 983,040 of them
 
 
-def readings(summary: dict[str, Any], run: RunFolder) -> dict[str, Any]:
+def readings(run: RunFolder, summary: dict[str, Any]) -> dict[str, Any]:
     "Of one run."
     steps = [summary["steps"][MILLION], summary["steps"][-1]]
     return {"steps": steps, "score_training": [round(training_score(run, until), 3) for until in steps],
@@ -34,18 +35,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("file", type=Path)
     args = parser.parse_args()
-    folder, known = ExperimentFolder(args.folder), {}
-    if args.file.exists():
-        known = json.loads(args.file.read_text())
-    arms: dict[str, dict[str, Any]] = {}
-    for arm, finished in folder.summaries().items():
-        arms[arm] = {}
-        for seed, summary in sorted(finished.items()):
-            place, had = folder.run(arm, seed), known.get(arm, {}).get(str(seed))
-            if not place.is_dir() and had is None:
-                print(f"{arm}, seed {seed}: its run folder is gone, so it is left out", file=sys.stderr)
-                continue
-            arms[arm][str(seed)] = readings(summary, RunFolder(place)) if place.is_dir() else had
+    known = json.loads(args.file.read_text()) if args.file.exists() else {}
+    arms = each_run(ExperimentFolder(args.folder), known, readings)
     write_text(args.file, json.dumps(arms, indent=1) + "\n")
 
 

@@ -234,6 +234,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                   'envgen_nb/agent/fast.py'),
                                       'envgen_nb.agent.fast.FastPPO.learn': ( 'agent/agent.fast.html#fastppo.learn',
                                                                               'envgen_nb/agent/fast.py'),
+                                      'envgen_nb.agent.fast.FastPPO.leave': ( 'agent/agent.fast.html#fastppo.leave',
+                                                                              'envgen_nb/agent/fast.py'),
                                       'envgen_nb.agent.fast.FastPPO.load_state_dict': ( 'agent/agent.fast.html#fastppo.load_state_dict',
                                                                                         'envgen_nb/agent/fast.py'),
                                       'envgen_nb.agent.fast.FastPPO.made_up': ( 'agent/agent.fast.html#fastppo.made_up',

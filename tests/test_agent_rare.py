@@ -25,9 +25,10 @@ def playing(venv):
     return np.stack([venv.running["world"], venv.running["length"]])
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def history():
     "A trainer after 24 rollouts, in six of which a cycle began, and all that happened, step by step."
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with contextlib.closing(CRAFTER.make_vec([None], num_envs=6, seed=3, obs="symbols", length=90)) as venv:
         venv.add_worlds(WORLDS, 30)
@@ -49,7 +50,9 @@ def history():
                               "actions": kept.actions[t].clone(), "unlocked": kept.unlocked[t].clone(),
                               "episode": episode.copy()})
                 episode = np.where(over, episode + 100, episode)
-        yield learner, steps
+    del learner.learn                                    # that of its class again
+    torch.set_num_threads(threads)
+    return learner, steps
 
 
 def test_examples_are_pieces_of_one_episode_that_end_with_the_achievement(history):

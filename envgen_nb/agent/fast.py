@@ -83,14 +83,18 @@ class FastPPO(PPO):
     def backward(self, minibatch: dict[str, Any]) -> dict[str, Tensor]:
         found, parts = (self.recorded[1] if self.recorded else self.gradients)(minibatch)
         where = "pass {}, minibatch {}".format(*(n + 1 for n in divmod(self.passes, self.preset.algorithm.minibatches)))
-        self.notes.add([f"{where}, returns", f"{where}, loss"],
-                       torch.stack([minibatch["returns"].sum(), parts["loss"]]))
+        self.leave(found, where, {"returns": minibatch["returns"].sum(), "loss": parts["loss"]})
+        self.passes += 1
+        return {name: value for name, value in parts.items() if name != "loss"}
+
+    def leave(self, found: list[Tensor], where: str, numbers: dict[str, Tensor]) -> None:
+        "Leave a gradient for the optimiser, which takes no step if it, or one of the numbers, is not finite."
+        self.notes.add([f"{where}, {name}" for name in numbers], torch.stack(list(numbers.values())))
         self.notes.add([f"{where}, gradient of {name}" for name in self.policy.learned],
                        torch.stack(torch._foreach_norm(found)))
-        self.optimizer.found_inf, self.passes = self.notes.broken, self.passes + 1
+        self.optimizer.found_inf = self.notes.broken
         for parameter, gradient in zip(self.policy.learned.values(), found, strict=True):
             parameter.grad = gradient
-        return {name: value for name, value in parts.items() if name != "loss"}
 
     def learn(self, rollout: Rollout, check: Callable[[], None] = nobody) -> dict[str, float]:
         "As the plain one; `NotFiniteError` says what broke, and the weights are then those from before it."

@@ -236,16 +236,13 @@ class RarePPO(FastPPO):
             return {"imitated": 0.0}
         batch = each(lambda value: value.to(self.device), drawn)
         found, parts = gradients(self.policy, batch, self.preset.algorithm, self.pool, imitation_loss)
-        notes = FiniteNotes(self.device)
-        notes.add(["the loss of imitation"], parts["loss"][None])
-        notes.add([f"imitation, gradient of {name}" for name in self.policy.learned],
-                  torch.stack(torch._foreach_norm(found)))
-        self.optimizer.found_inf = notes.broken
-        for (name, parameter), gradient in zip(self.policy.learned.items(), found, strict=True):
-            parameter.grad = None if name.startswith("prediction.") else gradient      # that has no part in it
+        self.notes = FiniteNotes(self.device)
+        self.leave(found, "imitation", {"loss": parts["loss"]})
+        for name, parameter in self.policy.learned.items():
+            parameter.grad = None if name.startswith("prediction.") else parameter.grad      # that has no part in it
         nn.utils.clip_grad_norm_(self.policy.parameters(), self.preset.algorithm.max_grad_norm)
         self.optimizer.step()
-        notes.read()
+        self.notes.read()
         return {"imitated": float(parts["imitated"])}
 
     def state_dict(self) -> dict[str, Any]:
