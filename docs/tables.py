@@ -193,6 +193,19 @@ def learners_measured() -> str:
                   "of the policy, %", "more than `ppo`", "make_iron_pickaxe, %", "make_iron_sword, %"], rows, "l")
 
 
+def _beside_ppo(runs: dict[int, dict[str, Any]], ppo: dict[int, dict[str, Any]]) -> list[str]:
+    "Of the runs of a learner, by seed: how many, both readings of the score, and each beside PPO with the same seeds."
+    row = [str(len(runs))]
+    for which in ("score_training", "score_policy"):
+        values, base = ({seed: run[which] for seed, run in of.items()} for of in (runs, ppo))
+        row += [plus_minus(mean(values.values())), "" if runs is ppo else plus_minus(paired(values, base), signed=True)]
+    return row
+
+
+def _mean_speed(runs: dict[int, dict[str, Any]], which: str) -> str:
+    return f"{sum(run[which] for run in runs.values()) / len(runs):,.0f}"
+
+
 def learners() -> str:
     "Learners with the same tuning seeds at the paper's budget; no worlds are designed."
     text = {"ppo": "`ppo`", "ppo-memory": "`ppo-memory`",
@@ -205,19 +218,29 @@ def learners() -> str:
     for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
         if record["steps"] == 1_961_984 and record["seed"] in range(910, 915):
             found[record.get("learner", "ppo")][record["seed"]] = record
-    rows = []
-    for learner, said in text.items():
-        runs, row = found[learner], [said, str(len(found[learner]))]
-        for which in ("score_training", "score_policy"):
-            values, base = ({seed: run[which] for seed, run in of.items()} for of in (runs, found["ppo"]))
-            row += [plus_minus(mean(values.values())),
-                    "" if learner == "ppo" else plus_minus(paired(values, base), signed=True)]
-        row += [plus_minus(mean(run["success"][tool] for run in runs.values()))
-                for tool in ("make_iron_pickaxe", "make_iron_sword")]
-        rows.append([*row, f"{sum(run['steps_per_cpu_s'] for run in runs.values()) / len(runs):,.0f}"])
+    rows = [[said, *_beside_ppo(found[learner], found["ppo"]),
+             *(plus_minus(mean(run["success"][tool] for run in found[learner].values()))
+               for tool in ("make_iron_pickaxe", "make_iron_sword")),
+             _mean_speed(found[learner], "steps_per_cpu_s")] for learner, said in text.items()]
     return table(["learner", "seeds", "over all training episodes, %", "more than PPO", "of the final policy, %",
                   "more than PPO", "make_iron_pickaxe, %", "make_iron_sword, %", "steps per second of CPU time"],
                  rows, "l")
+
+
+def learners_pixels() -> str:
+    "PPO and Achievement Distillation from pixels at a million steps, the same seeds; no worlds are designed."
+    text = {("ppo", "{}"): "`ppo`",
+            ("ad", '{"learning_rate": 0.001, "num_envs": 32, "phase_episodes": 8, "phase_epochs": 1, '
+                   '"rollout_steps": 128}'): "`ad`"}
+    found: dict[tuple[str, str], dict[int, dict[str, Any]]] = defaultdict(dict)
+    for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
+        if record["preset"] == "laptop" and record["seed"] in range(33, 38):
+            changes = json.dumps(record["changes"], sort_keys=True)
+            found[record.get("learner", "ppo"), changes][record["seed"]] = record
+    return table(["learner", "seeds", "over all training episodes, %", "more than PPO", "of the final policy, %",
+                  "more than PPO", "steps per second"],
+                 [[said, *_beside_ppo(found[key], found["ppo", "{}"]), _mean_speed(found[key], "steps_per_s")]
+                  for key, said in text.items()], "l")
 
 
 def learning() -> str:
@@ -266,7 +289,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           **{name: partial(experiment, name) for name in ARMS},
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
-          "learners": learners, "learners, measured": learners_measured, "heist": heist,
+          "learners": learners, "learners, pixels": learners_pixels, "learners, measured": learners_measured,
+          "heist": heist,
           "language model": language_model, "placeholders": placeholders}
 
 

@@ -71,7 +71,7 @@ def whole(
                   if not broken[first:after, n].any()]
     return found
 
-
+# %% ../../nbs/agent/64_agent.distillation.ipynb #2cb30a82
 def trajectories(
     segments: list[dict[str, Any]],   # rollouts, each (T, N, …), one after another, see `Distillation.segment`
     device: torch.device | str = "cpu",
@@ -294,7 +294,7 @@ def phase(learner: Distillation, played: Trajectories, check: Callable[[], None]
     return {name: float(torch.stack(found).mean()) for name, found in losses.items() if found} | {
         "episodes_in_phase": float(len(played.spans)), "achievements_in_phase": float(sum(map(len, played.goals)))}
 
-
+# %% ../../nbs/agent/64_agent.distillation.ipynb #867682da
 def _divergence(new: Tensor, old: Tensor) -> Tensor:
     "KL(new ‖ old) of log probabilities (B, A), in nats."
     return (new.exp() * (new - old)).sum(1).mean()
@@ -364,7 +364,7 @@ def matches(learner: Distillation, played: Trajectories,
                             _pick(known, negatives[chosen]))
             yield loss, logits, values, rows
 
-
+# %% ../../nbs/agent/64_agent.distillation.ipynb #6dc8c24c
 def match(
     mine: Tensor,          # (m, F) directions of achievements, one episode after another
     known: Tensor,         # (n, F) those of other episodes, one after another

@@ -35,7 +35,7 @@ class Held:
     episodes: float   # percent of all episodes in which they ever did
     steps: float      # percent of all steps up to then
 
-
+# %% ../../nbs/agent/58_agent.evaluate.ipynb #62d2cc43
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     "The results of `runs` evaluation runs of equally many episodes, E in all: run after run."

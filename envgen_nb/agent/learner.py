@@ -108,7 +108,7 @@ def generators(seed: int, count: int) -> tuple[torch.Generator, ...]:
 def nobody() -> None:
     "Nobody wants a word."
 
-
+# %% ../../nbs/agent/54_agent.learner.ipynb #04924050
 class Learner(ABC):
     "Chooses actions, remembers what it needs from step to step, and learns from what happened."
 

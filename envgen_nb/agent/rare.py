@@ -139,7 +139,7 @@ class Examples:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         vars(self).update(copy.deepcopy(state))
 
-
+# %% ../../nbs/agent/64a_agent.rare.ipynb #59452408
 def _joined(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     "Steps, and those that came after them."
     return {name: _joined(value, after[name]) if isinstance(value, dict) else torch.cat([value, after[name]])

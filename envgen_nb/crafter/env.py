@@ -26,7 +26,7 @@ def check_render_mode(render_mode: Any) -> None:
     if render_mode not in (None, "rgb_array"):
         raise ValueError(f"render_mode is 'rgb_array' or None, not {render_mode!r}")
 
-
+# %% ../../nbs/crafter/27_crafter.env.ipynb #6903fcdc
 class CrafterEnv(gymnasium.Env):
     "One game of Crafter in one world."
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}

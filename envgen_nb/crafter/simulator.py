@@ -227,7 +227,7 @@ _KEYS = {"move_left": "ArrowLeft", "move_right": "ArrowRight", "move_up": "Arrow
          "place_plant": "p", "make_wood_pickaxe": "1", "make_stone_pickaxe": "2", "make_iron_pickaxe": "3",
          "make_wood_sword": "4", "make_stone_sword": "5", "make_iron_sword": "6"}
 
-
+# %% ../../nbs/crafter/29_crafter.simulator.ipynb #a12895aa
 _IRON, _ALL = {"start_from": "iron and coal in the bag"}, {"start_from": "wood, coal and iron in the bag"}
 _SMITH = [({}, _ALL), ({"wood": 5, "stone": 9}, _IRON),
           ({"wood": 5, "stone": 9}, _IRON | {"near": ["table", "furnace"]})]
@@ -257,7 +257,7 @@ _BACKWARD = {
                                (200, {}, {"start_from": "after make_iron_pickaxe"}))],
 }
 
-
+# %% ../../nbs/crafter/29_crafter.simulator.ipynb #8c149dca
 _SUPPLIES = {"table in reach": "table", "furnace in reach": "furnace", "water in sight": "water",
              "cow in sight": "cow", "skeleton in sight": "skeleton_tunnel", "ripe plant in sight": "ripe_plant"}
 
@@ -272,7 +272,7 @@ def _supplied(conditions: Sequence[str]) -> tuple[dict[str, int], list[str]] | N
         bag["_".join(words)] = amount
     return bag, [thing for name, thing in _SUPPLIES.items() if name in conditions]
 
-
+# %% ../../nbs/crafter/29_crafter.simulator.ipynb #f29c7c48
 class Crafter(Simulator):
     "The survival game Crafter."
     name = "crafter"

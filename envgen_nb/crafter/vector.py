@@ -177,7 +177,7 @@ def semantic(self: CrafterVectorEnv) -> np.ndarray:
     self.need("map")
     return np.stack(self._do("semantic"))
 
-
+# %% ../../nbs/crafter/26_crafter.vector.ipynb #3e21c9f9
 @patch(as_prop=True)
 def running(self: CrafterVectorEnv) -> dict[str, np.ndarray]:
     "The episodes that are being played, told as those that ended are; where the length is 0, none is."
@@ -198,7 +198,7 @@ def conditions(self: CrafterVectorEnv) -> np.ndarray:
     bits = np.array(self._do("conditions"))
     return (bits[:, None] >> np.arange(len(CONDITIONS)) & 1).astype(bool)
 
-
+# %% ../../nbs/crafter/26_crafter.vector.ipynb #3531a5a6
 @patch(as_prop=True)
 def moments(self: CrafterVectorEnv) -> dict[str, int]:
     "How many moments of each kind are kept, to start from; {} where none are."
@@ -220,7 +220,7 @@ def set_memory(self: CrafterVectorEnv, state: bytes) -> None:
     if keeps:
         self._engine.moments.unpack(state)
 
-
+# %% ../../nbs/crafter/26_crafter.vector.ipynb #92e4b543
 @patch
 def get_state(self: CrafterVectorEnv) -> list[bytes]:
     "Every sub-environment as bytes, for `set_state` of an environment that knows the same worlds."

@@ -187,7 +187,7 @@ def rejected(self: RunFolder, cycle: str) -> list[str]:
     texts = [self.text(cycle, RunFolder.REJECTED.format(k + 1)) for k in range(count)]
     return [text for text in texts if text is not None]
 
-
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #37469f86
 @patch
 def worlds(self: RunFolder, cycle: str) -> list[World]:
     "The designed worlds of a cycle."
@@ -223,7 +223,7 @@ def purposes(self: RunFolder, cycle: str) -> list[str]:
     found = read_file(self.file(RunFolder.PURPOSES, cycle), parse, way_out)
     return [""] * len(worlds) if found is None else found
 
-
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #adc9e524
 @patch
 def roles(self: RunFolder, cycle: str) -> list[tuple[int, int | None]]:
     "Of each world of a cycle its weight, and which world of the cycle before it is, from 1 on; None: it is new."
@@ -267,7 +267,7 @@ def designs(self: RunFolder, cycle: str) -> list[Design]:
     return [Design(world, purpose, *role) for world, purpose, role in zip(
         self.worlds(cycle), self.purposes(cycle), self.roles(cycle), strict=True)]
 
-
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #8f673f04
 @patch
 def drawn(self: RunFolder, cycle: str) -> list[World]:
     "The random worlds of a cycle that its curriculum has asked for."
@@ -300,7 +300,7 @@ def archive(self: RunFolder) -> list[tuple[str, World]]:
         found += [(cycle, world) for world in self.drawn(cycle)]
     return found
 
-
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #4c7bf7b7
 @patch
 def has_worlds(self: RunFolder, cycle: str) -> bool:
     "Whether a cycle has designed worlds, or will have; that stays as it was when its training began."
@@ -341,7 +341,7 @@ def bottleneck(self: RunFolder, cycle: str) -> str:
     "What the designer of a cycle said the bottleneck is; nothing if it said none."
     return self.text(cycle, RunFolder.BOTTLENECK) or ""
 
-
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #878544f0
 @patch
 def episodes(
     self: RunFolder,
@@ -363,7 +363,7 @@ def episodes(
     _check(shapes == {len(worlds)} and found.returns.ndim == 1, "not all is told of each episode")
     return in_phase(found, phase) if phase else found
 
-
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #3bf0d2a5
 @patch
 def selection(self: RunFolder, cycle: str) -> list[dict[str, Any]]:
     """What was played so that worlds could be chosen for a cycle: each time the worlds (settings), who played (one of
@@ -390,7 +390,7 @@ def last_question(self: RunFolder, cycle: str) -> str:
     place = f"{cycle}/{RunFolder.TRIAL}"
     return place if self.file(RunFolder.PROMPT, place).exists() else cycle
 
-
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #572c50bc
 @patch
 def evaluation(self: RunFolder, cycle: str) -> Evaluation | None:
     "The measurement at the end of a cycle, in the original game."
@@ -417,7 +417,7 @@ def evaluations(self: RunFolder) -> dict[str, Evaluation]:
     "All measurements so far, in order."
     return {cycle: found for cycle in self.cycles if (found := self.evaluation(cycle)) is not None}
 
-
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #9e342231
 @patch
 def events(self: RunFolder) -> list[dict[str, Any]]:
     "What happened, in order."
@@ -446,7 +446,7 @@ def usage(self: RunFolder) -> Usage:
     "What the model calls of the run have cost so far."
     return sum((Usage(**record["usage"]) for record in self.calls()), Usage())
 
-
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #fd1ca99a
 @patch
 def designed(self: RunFolder) -> bool:
     "Whether all worlds are there, so that no designer is asked any more."
@@ -718,7 +718,7 @@ def write_worlds(run: RunFolder, cycle: str, designs: Sequence[Design]) -> None:
     write_json(run.file(RunFolder.PURPOSES, cycle), purposes)
     write_json(run.file(RunFolder.WORLDS, cycle), [world.settings() for world in worlds])
 
-
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #3785d098
 def rates_there(
     unlocked: np.ndarray,        # (E, objectives) bool, of episodes in one world
     possible: np.ndarray,        # (E, objectives) bool
@@ -751,7 +751,7 @@ def tried_out(
             found.append((mine, other and record(other, k), mine.world in taken))
     return found
 
-
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #ee2b63a3
 def world_records(
     run: RunFolder,
     results: bool = True,   # False: the worlds alone, as if nobody had looked at what happened
@@ -778,7 +778,7 @@ def world_records(
         found += [tuple(records)] if records else []
     return tuple(found)
 
-
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #2bb63625
 def in_the_original(
     run: RunFolder,
     cycle: str,       # that has been measured

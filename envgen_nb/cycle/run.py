@@ -553,7 +553,7 @@ def _drawn(walk: _Walk, cycle: str, curriculum: Curriculum) -> list[World]:
         write_json(run.file(RunFolder.DRAWN, cycle), [random_world(model, luck).settings() for _ in range(count)])
     return run.drawn(cycle)
 
-
+# %% ../../nbs/cycle/67_cycle.run.ipynb #511f53e0
 def _begin(walk: _Walk, cycle: str) -> Episodes:
     "A cycle begins: its worlds are added, and the curriculum hears of them; the episodes that are cut by it."
     venv, worlds, batch = walk.trainer.venv, walk.run.worlds(cycle), walk.preset.batch
@@ -567,7 +567,7 @@ def _begin(walk: _Walk, cycle: str) -> Episodes:
     each = [number for number, weight in zip(numbers, weights, strict=True) for _ in range(weight)]
     return walk.trainer.begin(each, walk.rounds[cycle] * batch)
 
-
+# %% ../../nbs/cycle/67_cycle.run.ipynb #e234a660
 def _phase(venv: Any) -> str:
     "What is being played: designed worlds, the original game, or both."
     designed = venv.assigned > 0
@@ -605,7 +605,6 @@ def _train(walk: _Walk, cycle: str) -> Iterator[Event]:
         raise
     walk.trained, walk.rollouts = walk.trained + 1, 0
     _save(walk)
-
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #8ac37f4f
 def _broken(walk: _Walk, cycle: str, error: NotFiniteError) -> str:

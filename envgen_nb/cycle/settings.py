@@ -147,7 +147,7 @@ def checked_settings(given: dict[str, Any]) -> RunSettings:
                 lines.append(f"{name}: {problem['msg']}, got {problem['input']!r}")
         raise SettingsError("\n".join(lines)) from None
 
-
+# %% ../../nbs/cycle/65_cycle.settings.ipynb #cd70bb23
 # The settings that hold a name, and the registry that knows it.
 NAMING = {"simulator": games, "vocabulary": vocabularies, "designer": designers, "learner": learners,
           "curriculum": curricula}
@@ -178,7 +178,7 @@ def changed_settings(settings: RunSettings, **changed: Any) -> RunSettings:
     take_names({name: value for name, value in changed.items() if value != getattr(settings, name)})
     return usable_settings(settings.model_dump() | changed)
 
-
+# %% ../../nbs/cycle/65_cycle.settings.ipynb #75d83b32
 def _check_room(settings: RunSettings) -> None:
     "A `ValueError` if there are more worlds than sub-environments to play them, or they would not be played at all."
     preset, curriculum = settings.preset, curricula.find(settings.curriculum)

@@ -257,7 +257,7 @@ class WorldRecord:
     #                                     objective that uses something up → how often it was achieved in an episode,
     #                                     and how often of these when it had been before, on average; {}: not known
 
-
+# %% ../../nbs/designer/40_designer.prompt.ipynb #b156493f
 @dataclass(frozen=True)
 class Original:
     "What happened in the original game."
@@ -281,7 +281,7 @@ class Archived:
     score: float | None    # how much can be learned in it; None: too few episodes are known
     retired: bool          # it has become too easy, and is not played any more
 
-
+# %% ../../nbs/designer/40_designer.prompt.ipynb #8920f459
 @dataclass(frozen=True)
 class Told:
     "What a designer is told beside the rates and the worlds."
@@ -304,7 +304,7 @@ def format_rates(feedback: Mapping[str, tuple[float, float]], told: Told) -> str
              for name, (mean, _) in feedback.items()]
     return "\n".join([f"Of {counted(told.episodes, 'episode')}:", *lines])
 
-
+# %% ../../nbs/designer/40_designer.prompt.ipynb #540bad45
 def format_results(
     records: Sequence[WorldRecord],
     costs: Mapping[str, Mapping[str, int]] = MappingProxyType({}),   # as a `Simulator` tells them
@@ -316,7 +316,7 @@ def format_results(
                      "counted as achieved: it earned nothing.")
     return "\n\n".join(parts)
 
-
+# %% ../../nbs/designer/40_designer.prompt.ipynb #565b767e
 def spending(
     record: WorldRecord,
     costs: Mapping[str, Mapping[str, int]],   # as a `Simulator` tells them
@@ -356,7 +356,7 @@ def _result(record: WorldRecord, costs: Mapping[str, Mapping[str, int]]) -> str:
     spent = format_spending(record, costs)
     return "\n".join([*lines, *([f"Spent in an episode: {spent}"] if spent else [])])
 
-
+# %% ../../nbs/designer/40_designer.prompt.ipynb #bd7fbfac
 SELDOM = 50     # %; of what is reached less often the designer is told what was missing
 
 
@@ -393,7 +393,6 @@ def _missing(objective: str, held: Sequence[tuple[tuple[str, ...], float, float]
     return f"- {objective}: " + "; ".join(
         f"{'all together' if len(names) == together > 1 else ' and '.join(names)} {often:.1f}% ({steps:.2f}%)"
         for names, often, steps in told)
-
 
 # %% ../../nbs/designer/40_designer.prompt.ipynb #40ac0002
 def format_archive(archive: Sequence[Archived]) -> str:

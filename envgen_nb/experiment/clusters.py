@@ -100,7 +100,7 @@ class _Resumable:
                 time.sleep(0.1)
         return DelayedSubmission(_Resumable(self.job))
 
-
+# %% ../../nbs/experiment/76_experiment.clusters.ipynb #39a47786
 def _status(job: Job) -> Path:
     "The file in which a job leaves the exit status of its run."
     return job.log.with_suffix(".status")
@@ -117,7 +117,7 @@ def _queued(number: str) -> bool:
     asked = subprocess.run(["squeue", "--noheader", "--format=%T", f"--jobs={number}"], capture_output=True, text=True)
     return bool(asked.stdout.strip()) or (asked.returncode != 0 and "Invalid job id" not in asked.stderr)
 
-
+# %% ../../nbs/experiment/76_experiment.clusters.ipynb #ce56009e
 class Slurm(Place):
     "Jobs of a Slurm cluster."
     patience = 30.0      # seconds that the file system may take to show what a job has left

@@ -89,7 +89,7 @@ def end(process: subprocess.Popen) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
 
-
+# %% ../../nbs/experiment/74_experiment.places.ipynb #95ea619a
 class Local(Place):
     "Processes of this machine."
     here = True

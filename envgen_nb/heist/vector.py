@@ -203,7 +203,7 @@ def _beginning(seed: int, mode: str) -> bytes:
     with contextlib.closing(Games(1, seed, mode)) as games:
         return games.get_state(0)
 
-
+# %% ../../nbs/heist/34_heist.vector.ipynb #f553f5b0
 class HeistVectorEnv(GameVectorEnv):
     "Many games of Heist, stepped together; the contract is in `envgen_nb.world`."
     metadata: ClassVar[dict[str, Any]] = GameVectorEnv.metadata | {"render_fps": 15}
@@ -410,7 +410,7 @@ def draw_state(data: bytes, mode: str) -> np.ndarray:
         games.set_state(0, data)
         return games.large_pictures()[0]
 
-
+# %% ../../nbs/heist/34_heist.vector.ipynb #a04725cd
 _MARK = b"heist2"
 
 
@@ -436,7 +436,7 @@ class Saved(NamedTuple):
 
 _HEAD = struct.Struct("<6sqqqid?21si8sii8siqi")
 
-
+# %% ../../nbs/heist/34_heist.vector.ipynb #295f2df8
 @patch
 def render(self: HeistVectorEnv) -> tuple[np.ndarray, ...]:
     "A picture (512, 512, 3) uint8 of each sub-environment. Looking changes nothing."
@@ -460,7 +460,7 @@ def _pack(self: HeistVectorEnv, i: int) -> bytes:
                       self._return[i], self._over[i], goals, *self.known(self._world[i]),
                       *self.known(self._next_world[i]), self._ordinary.number[i], len(random)) + random
 
-
+# %% ../../nbs/heist/34_heist.vector.ipynb #6ea0e58f
 @patch
 def _restore(self: HeistVectorEnv, found: Sequence[tuple[Saved, bytes, HeistState, bytes]]) -> np.ndarray:
     "Go on from saved sub-environments: the observations."

@@ -54,7 +54,7 @@ def full_name(path: Path) -> str:
     of = path.parent.parent if (path.parent.parent / ExperimentFolder.FILE).exists() else None
     return f"{of.name}, {path.parent.name}, {called(path)}" if of else called(path)
 
-
+# %% ../../nbs/studio/84_studio.compare.ipynb #4beb54e1
 def groups(found: Mapping[Path, Summary]) -> dict[str, dict[int, Summary]]:
     "Runs that differ only in their seed, together: the name of a line → seed → summary; of a seed the newest run."
     lines: dict[str, dict[int, Summary]] = {}
@@ -73,7 +73,7 @@ def over(lines: Iterable[Mapping[int, Summary]]) -> str:
         counts[-1:] > [1]) + ["one run has no interval over seeds"] * (counts[:1] == [1])
     return "; ".join(said)
 
-
+# %% ../../nbs/studio/84_studio.compare.ipynb #08e5799c
 def _shortest(
     of: Mapping[int, Summary],
     steps: str,                # names in the summary
@@ -192,7 +192,7 @@ def _cells(path: Path, one: Summary, names: Sequence[str]) -> dict[str, tuple[An
                   else "not known"),
         "made": (made, time.strftime("%Y-%m-%d %H:%M", time.localtime(made)))}
 
-
+# %% ../../nbs/studio/84_studio.compare.ipynb #444588fe
 def _labels(path: Path) -> Labels:
     "What a run is called; a damaged file is none."
     try:
@@ -208,7 +208,7 @@ def _whose(path: Path, folder: str) -> str:
         return parts[0] if len(parts) > 1 else ""
     return ""
 
-
+# %% ../../nbs/studio/84_studio.compare.ipynb #b9652fa0
 COLUMNS = {"run": "run", "tags": "tags", "designer": "designer", "agent": "agent", "seed": "seed", "score": "score, %",
            "before": "before", "reward": "reward", "training": "score in training", "time": "time", "tokens": "tokens",
            "price": "price", "state": "state", "made": "made"}
@@ -319,7 +319,7 @@ class Comparison(HasTraits):
         wanted = set(self.table.chosen)
         return {path: one for path, one in self.found.items() if str(path) in wanted}
 
-
+# %% ../../nbs/studio/84_studio.compare.ipynb #0d95113e
 def compare_view(session: Session) -> widgets.Widget:
     "The table of runs, and everything about those that are chosen."
     state, drawn, worlds = Comparison(session), widgets.HTML(), widgets.HTML()

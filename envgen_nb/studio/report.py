@@ -165,7 +165,7 @@ def state_words(run: RunFolder) -> str:
     here, steps = position(run), {"design": "worlds are to be designed", "train": "training", "evaluate": "measuring"}
     return f"not finished: {here.cycle.replace('-', ' ')} of {run.settings.num_cycles}, {steps.get(here.step, '')}"
 
-
+# %% ../../nbs/studio/86a_studio.report.ipynb #1337a842
 def spent(run: RunFolder) -> str:
     "How long the work took."
     worked = [event.get("worked", 0) for event in run.events()]
@@ -445,7 +445,7 @@ def _cycle_html(run: ReadOnce, cycle: str, before: str, pictures: Sequence[bytes
     inside = "".join(f"<h4>{name}</h4>{text}" for name, text in parts)
     return f'<article class="cycle"><h3>{title}</h3>{inside}{conversation_html(run, cycle, room)}</article>'
 
-
+# %% ../../nbs/studio/86a_studio.report.ipynb #768c7567
 def story_html(run: ReadOnce, found: dict[str, tuple[Measured, Measured]]) -> str:
     "The cycles that the run has come to."
     begun = [cycle for cycle in run.cycles[1:] if run.worlds(cycle) or run.metrics(cycle) or run.evaluation(cycle)
@@ -622,7 +622,7 @@ def _archive(run: RunFolder) -> str:
     "The worlds of all cycles with their scores; nothing where the curriculum keeps no archive."
     return archive_html(run) if any(run.standing(cycle) or run.drawn(cycle) for cycle in run.cycles) else ""
 
-
+# %% ../../nbs/studio/86a_studio.report.ipynb #29018461
 def sections(run: ReadOnce) -> list[tuple[str, str, str]]:   # anchor, title, HTML
     "The parts of the report; one that cannot be made says why."
     found = _or_else(run, partial(measurements, run), {}, "The measurements cannot be used")
@@ -639,7 +639,7 @@ def sections(run: ReadOnce) -> list[tuple[str, str, str]]:   # anchor, title, HT
     made = [(anchor, title, _or_else(run, make, instead, f"{title} cannot be shown")) for anchor, title, make in makers]
     return [part for part in made if part[2]]
 
-
+# %% ../../nbs/studio/86a_studio.report.ipynb #1b986ea5
 def page(run: ReadOnce) -> str:
     "The whole report."
     css = (resources.files("envgen_nb.studio") / "static" / "report.css").read_text(encoding="utf-8")

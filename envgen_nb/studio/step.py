@@ -358,7 +358,7 @@ def runs_view(
             button("Label", "Name the run that is open, tag it, put it away", fold_up, session, "tag"), *more),
         labels)
 
-
+# %% ../../nbs/studio/83_studio.step.ipynb #295810c2
 def labels_view(session: Session, changed: Callable[[], None]) -> widgets.Widget:
     "What the run that is open is called: name, tags, note, and whether it is put away."
     wide = dict(style={"description_width": "initial"}, continuous_update=False)
@@ -388,7 +388,7 @@ def labels_view(session: Session, changed: Callable[[], None]) -> widgets.Widget
     bind(session, ["run"], show)
     return row(name, tags, text, away)
 
-
+# %% ../../nbs/studio/83_studio.step.ipynb #5c1d4e3e
 def missing_view(session: Session) -> widgets.Widget:
     "What was missing in the original game at the last measurement; nothing where the game does not tell."
     shown = widgets.HTML()

@@ -183,7 +183,7 @@ def _warning(warning: Complaint) -> str:
     "A warning under its setting's name: `diamond rarity: …`."
     return f"{warning.field.rpartition('.')[2].replace('_', ' ')}: {warning.message}"
 
-
+# %% ../../nbs/studio/86_studio.worlds.ipynb #b152dbc5
 _DISTANCE = "distance to "
 
 
@@ -198,7 +198,7 @@ def _nearest(described: Mapping[str, float | None], seed: int) -> str:
     lacks = f"<div><b>None here:</b> {html.escape(', '.join(none))}</div>" if none else ""
     return f"<div><b>Steps to the nearest</b> (seed {seed}): {html.escape(said)}</div>{lacks}"
 
-
+# %% ../../nbs/studio/86_studio.worlds.ipynb #a330c138
 def pictures_html(state: Worlds, index: int) -> str:
     "A world as it begins, with as many seeds as are asked for."
     world = state.designs[index].world
@@ -221,7 +221,7 @@ def legend_html(simulator: Simulator) -> str:
                     for name, picture in simulator.legend().items())
     return f'<details><summary>Legend</summary><div class="envgen-legend">{shown}</div></details>' if shown else ""
 
-
+# %% ../../nbs/studio/86_studio.worlds.ipynb #e5156064
 def text_html(state: Worlds, index: int) -> str:
     "What is to be said about a world: its settings, those without effect, what changed, its counts."
     world = state.designs[index].world
@@ -240,7 +240,7 @@ def text_html(state: Worlds, index: int) -> str:
                  f'<div style="columns:130px">{"<br>".join(map(html.escape, counts))}</div></details>')
     return f'<div style="line-height:1.4">{"".join(parts)}</div>'
 
-
+# %% ../../nbs/studio/86_studio.worlds.ipynb #3430c644
 _COLUMNS = "repeat(auto-fill, minmax(min(100%, 320px), 1fr))"       # as many as there is room for, all equally wide
 
 

@@ -129,7 +129,7 @@ def _place_thing(game: np.void, rules: np.void, thing: int, x: int, y: int) -> N
     else:
         _dig_tunnel(game, x, y)
 
-
+# %% ../../../nbs/crafter/19_crafter.fast.terrain.ipynb #39070ecc
 @inner
 def _clearing(game: np.void, rules: np.void) -> None:
     "Nothing but ground around the player, and nobody there."
@@ -140,7 +140,7 @@ def _clearing(game: np.void, rules: np.void) -> None:
                 here = game.material[x, y]
                 _clear(game, x, y, here if _is_ground(here) else rules.ground)
 
-
+# %% ../../../nbs/crafter/19_crafter.fast.terrain.ipynb #e7464d63
 @inner
 def place_near(game: np.void, rules: np.void, scratch: Workshop) -> None:
     "Put things around the player (`crafter.reference._place_near`)."
