@@ -193,6 +193,19 @@ def learners_measured() -> str:
                   "of the policy, %", "more than `ppo`", "make_iron_pickaxe, %", "make_iron_sword, %"], rows, "l")
 
 
+def learners_worlds() -> str:
+    "The experiment `learners`: what designed worlds add to each learner at the end, paired by seed."
+    runs = json.loads((BENCHMARKS / "learners.json").read_text())
+    rows = []
+    for arm in ("ppo", "memory", "ad", "rare"):
+        row = [LEARNERS[arm]]
+        for which, k in (("score_policy", 1), ("score_training", 1), ("score_policy", 0)):
+            plain, designed = ({seed: run[which][k] for seed, run in runs[of].items()} for of in (arm, f"{arm}-worlds"))
+            row.append(plus_minus(paired(designed, plain), signed=True))
+        rows.append(row)
+    return table(["learner", "score of the policy", "over training", "of the policy at 1M steps"], rows, "l")
+
+
 def _beside_ppo(runs: dict[int, dict[str, Any]], ppo: dict[int, dict[str, Any]]) -> list[str]:
     "Of the runs of a learner, by seed: how many, both readings of the score, and each beside PPO with the same seeds."
     row = [str(len(runs))]
@@ -225,22 +238,6 @@ def learners() -> str:
     return table(["learner", "seeds", "over all training episodes, %", "more than PPO", "of the final policy, %",
                   "more than PPO", "make_iron_pickaxe, %", "make_iron_sword, %", "steps per second of CPU time"],
                  rows, "l")
-
-
-def learners_pixels() -> str:
-    "PPO and Achievement Distillation from pixels at a million steps, the same seeds; no worlds are designed."
-    text = {("ppo", "{}"): "`ppo`",
-            ("ad", '{"learning_rate": 0.001, "num_envs": 32, "phase_episodes": 8, "phase_epochs": 1, '
-                   '"rollout_steps": 128}'): "`ad`"}
-    found: dict[tuple[str, str], dict[int, dict[str, Any]]] = defaultdict(dict)
-    for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
-        if record["preset"] == "laptop" and record["seed"] in range(33, 38):
-            changes = json.dumps(record["changes"], sort_keys=True)
-            found[record.get("learner", "ppo"), changes][record["seed"]] = record
-    return table(["learner", "seeds", "over all training episodes, %", "more than PPO", "of the final policy, %",
-                  "more than PPO", "steps per second"],
-                 [[said, *_beside_ppo(found[key], found["ppo", "{}"]), _mean_speed(found[key], "steps_per_s")]
-                  for key, said in text.items()], "l")
 
 
 def learning() -> str:
@@ -289,9 +286,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           **{name: partial(experiment, name) for name in ARMS},
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
-          "learners": learners, "learners, pixels": learners_pixels, "learners, measured": learners_measured,
-          "heist": heist,
-          "language model": language_model, "placeholders": placeholders}
+          "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
+          "heist": heist, "language model": language_model, "placeholders": placeholders}
 
 
 def alone(drawing: str) -> str:
