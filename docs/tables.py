@@ -174,6 +174,11 @@ LEARNERS = {
     "rare": "`ppo-rare`", "rare-worlds": "`ppo-rare` with designed worlds"}
 
 
+def _by_seed(runs: dict[str, dict[str, Any]], which: str, k: int) -> dict[str, float]:
+    "One reading of the score of an arm's runs: seed → at a million steps (k = 0), or at the end (1)."
+    return {seed: run[which][k] for seed, run in runs.items()}
+
+
 def learners_measured() -> str:
     "The experiment `learners`: both readings of the score at a million steps and at the end."
     runs = json.loads((BENCHMARKS / "learners.json").read_text())
@@ -183,9 +188,9 @@ def learners_measured() -> str:
             continue
         row = [text, str(len(seeds))]
         for k in range(2):
-            row += [plus_minus(mean(run[which][k] for run in seeds.values()))
+            row += [plus_minus(mean(_by_seed(seeds, which, k).values()))
                     for which in ("score_training", "score_policy")]
-        ends = [{seed: run["score_policy"][1] for seed, run in of.items()} for of in (seeds, runs["ppo"])]
+        ends = [_by_seed(of, "score_policy", 1) for of in (seeds, runs["ppo"])]
         row.append("" if arm == "ppo" else plus_minus(paired(*ends), signed=True))
         rows.append(row + [plus_minus(mean(run[tool] for run in seeds.values()))
                            for tool in ("make_iron_pickaxe", "make_iron_sword")])
@@ -194,29 +199,13 @@ def learners_measured() -> str:
 
 
 def learners_worlds() -> str:
-    "The experiment `learners`: what designed worlds add to each learner at the end, paired by seed."
+    "The experiment `learners`: what designed worlds add to each learner, paired by seed."
     runs = json.loads((BENCHMARKS / "learners.json").read_text())
-    rows = []
-    for arm in ("ppo", "memory", "ad", "rare"):
-        row = [LEARNERS[arm]]
-        for which, k in (("score_policy", 1), ("score_training", 1), ("score_policy", 0)):
-            plain, designed = ({seed: run[which][k] for seed, run in runs[of].items()} for of in (arm, f"{arm}-worlds"))
-            row.append(plus_minus(paired(designed, plain), signed=True))
-        rows.append(row)
-    return table(["learner", "score of the policy", "over training", "of the policy at 1M steps"], rows, "l")
-
-
-def _beside_ppo(runs: dict[int, dict[str, Any]], ppo: dict[int, dict[str, Any]]) -> list[str]:
-    "Of the runs of a learner, by seed: how many, both readings of the score, and each beside PPO with the same seeds."
-    row = [str(len(runs))]
-    for which in ("score_training", "score_policy"):
-        values, base = ({seed: run[which] for seed, run in of.items()} for of in (runs, ppo))
-        row += [plus_minus(mean(values.values())), "" if runs is ppo else plus_minus(paired(values, base), signed=True)]
-    return row
-
-
-def _mean_speed(runs: dict[int, dict[str, Any]], which: str) -> str:
-    return f"{sum(run[which] for run in runs.values()) / len(runs):,.0f}"
+    return table(["learner", "score of the policy", "over training", "of the policy at 1M steps"], [
+        [LEARNERS[arm], *(plus_minus(paired(_by_seed(runs[f"{arm}-worlds"], which, k), _by_seed(runs[arm], which, k)),
+                                     signed=True)
+                          for which, k in (("score_policy", 1), ("score_training", 1), ("score_policy", 0)))]
+        for arm in ("ppo", "memory", "ad", "rare")], "l")
 
 
 def learners() -> str:
@@ -231,10 +220,16 @@ def learners() -> str:
     for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
         if record["steps"] == 1_961_984 and record["seed"] in range(910, 915):
             found[record.get("learner", "ppo")][record["seed"]] = record
-    rows = [[said, *_beside_ppo(found[learner], found["ppo"]),
-             *(plus_minus(mean(run["success"][tool] for run in found[learner].values()))
-               for tool in ("make_iron_pickaxe", "make_iron_sword")),
-             _mean_speed(found[learner], "steps_per_cpu_s")] for learner, said in text.items()]
+    rows = []
+    for learner, said in text.items():
+        runs, row = found[learner], [said, str(len(found[learner]))]
+        for which in ("score_training", "score_policy"):
+            values, base = ({seed: run[which] for seed, run in of.items()} for of in (runs, found["ppo"]))
+            row += [plus_minus(mean(values.values())),
+                    "" if learner == "ppo" else plus_minus(paired(values, base), signed=True)]
+        row += [plus_minus(mean(run["success"][tool] for run in runs.values()))
+                for tool in ("make_iron_pickaxe", "make_iron_sword")]
+        rows.append([*row, f"{sum(run['steps_per_cpu_s'] for run in runs.values()) / len(runs):,.0f}"])
     return table(["learner", "seeds", "over all training episodes, %", "more than PPO", "of the final policy, %",
                   "more than PPO", "make_iron_pickaxe, %", "make_iron_sword, %", "steps per second of CPU time"],
                  rows, "l")
