@@ -5,6 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 import torch
+from device import DEVICE
 from states import same
 
 from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
@@ -42,7 +43,7 @@ def start(name, preset=SYMBOLS, seed=0, **changes):
     venv = CRAFTER.make_vec([None], num_envs=preset.num_envs, seed=seed, obs=preset.obs, length=60)
     venv.add_worlds(WORLDS, 25)
     made = learners.find(name).of(CRAFTER, preset)
-    learner = made(preset, venv.single_observation_space, venv.single_action_space, seed)
+    learner = made(preset, venv.single_observation_space, venv.single_action_space, seed, DEVICE)
     return Trainer(learner, venv, EnvGen(preset.num_envs, 0, 0.5))
 
 

@@ -16,7 +16,7 @@ from envgen_nb.agent import fast, graphs
 from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.guards import NotFiniteError, OutOfMemory
-from envgen_nb.agent.learner import RandomLearner, make_rollout
+from envgen_nb.agent.learner import RandomLearner, each, make_rollout
 from envgen_nb.agent.networks import as_tensors
 from envgen_nb.agent.ppo import PPO, gae, ppo_loss
 from envgen_nb.agent.presets import get_preset
@@ -395,14 +395,84 @@ def test_it_learns_the_small_game(preset, within, reaches):
     assert rate(reports[:4]) < 0.45 and rate(reports[-10:]) > reaches, (rate(reports[:4]), rate(reports[-10:]))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("preset", [SMALL, PIXELS], ids=["symbols", "pixels"])
-def test_on_a_gpu(preset, tmp_path):
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+CONVOLUTIONS = get_preset("paper", channels=(8, 8, 8), hidden=(32,), num_envs=4, rollout_steps=16, epochs=2,
+                          minibatches=2)
+EVERY = pytest.mark.parametrize("preset", [SMALL, SQUARES, CONVOLUTIONS, get_preset("paper", num_envs=8,
+                                                                                   rollout_steps=32, minibatches=2)],
+                                ids=["symbols", "squares", "convolutions", "paper"])
+
+
+def on_gpu(preset, seed=0):
     venv = Orchard(preset.num_envs, obs=preset.obs)
-    agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, 0, device="cuda")
+    return FastPPO(preset, venv.single_observation_space, venv.single_action_space, seed, device="cuda"), venv
+
+
+def close(ours, theirs, most):
+    "All gradients together, by their length."
+    far = sum((a.double().cpu() - b.double().cpu()).square().sum() for a, b in zip(ours, theirs, strict=True))
+    return (far / sum(b.double().square().sum().cpu() for b in theirs)).sqrt() < most
+
+
+@gpu
+@EVERY
+def test_a_gpu_finds_the_gradient_that_a_cpu_finds(preset, monkeypatch):
+    "In float32, of what was played; and in bfloat16 almost the same."
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    agent, venv = start(preset.but(bf16=False))
+    batch = agent.judge(played(agent, venv, preset.algorithm.rollout_steps)[0])
+    expected, parts = agent.gradients(batch)
+    moved = each(lambda value: value.cuda(), batch)
+    for bf16, most in ((False, 1e-4), (True, 0.15)):
+        twin, _ = on_gpu(preset.but(bf16=bf16))
+        found, others = twin.gradients(moved)
+        assert close(found, expected, most)
+        assert all(abs(float(others[name]) - float(parts[name])) < most for name in parts)
+
+
+@gpu
+@EVERY
+def test_recorded_functions_find_the_same_on_a_gpu(preset):
+    "For other inputs than those they were recorded with, and after the weights have changed."
+    agent, venv = on_gpu(preset)
+    assert agent.recorded is None
+    train(agent, venv, 3 * preset.batch)
+    answer, find = agent.recorded
+    rollout = make_rollout(preset.algorithm.rollout_steps, venv.num_envs, venv.single_observation_space, "cuda")
+    play(agent, venv, venv.reset()[0], {}, rollout)
+    batch = agent.judge(rollout)
+    del batch["values"]
+    rows = preset.batch // preset.algorithm.minibatches
+    for k in range(preset.algorithm.minibatches):
+        minibatch = each(lambda value, k=k: value[k * rows:(k + 1) * rows], batch)
+        found = find(minibatch)
+        assert close(found[0], agent.gradients(minibatch)[0], 1e-2 if preset.network.bf16 else 1e-4)
+    obs = each(lambda value: value[:preset.num_envs], batch["obs"])
+    with torch.no_grad():
+        for ours, theirs in zip(answer(obs), agent.policy(obs), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-3)
+
+
+@gpu
+@EVERY
+def test_an_agent_from_a_gpu_is_the_same_on_a_cpu(preset, tmp_path):
+    agent, venv = on_gpu(preset)
     train(agent, venv, 2 * preset.batch)
     save_checkpoint(tmp_path / "gpu.pt", agent.state_dict())
-    twin = FastPPO(preset, venv.single_observation_space, venv.single_action_space, 1, device="cuda")
-    twin.load_state_dict(load_checkpoint(tmp_path / "gpu.pt"))
-    assert all(torch.equal(w.cpu(), twin.policy.state_dict()[k].cpu()) for k, w in agent.policy.state_dict().items())
-    train(twin, venv, preset.batch)
+    for twin in (on_gpu(preset, 1)[0], start(preset, 1)[0]):
+        twin.load_state_dict(load_checkpoint(tmp_path / "gpu.pt"))
+        ours, theirs = agent.policy.state_dict(), twin.policy.state_dict()
+        assert all(torch.equal(ours[name].cpu(), theirs[name].cpu()) for name in ours)
+        train(twin, Orchard(preset.num_envs, obs=preset.obs), preset.batch)
+
+
+@gpu
+def test_numbers_that_break_down_are_found_on_a_gpu():
+    "The weights are those from before."
+    agent, venv = on_gpu(SMALL)
+    train(agent, venv, 2 * SMALL.batch)
+    before, step = copy.deepcopy(agent.policy.state_dict()), venv.step
+    venv.step = lambda actions: (lambda obs, rewards, *rest: (obs, rewards * float("nan"), *rest))(*step(actions))
+    with pytest.raises(NotFiniteError, match="rewards not finite"):
+        train(agent, venv, SMALL.batch)
+    assert same(before, agent.policy.state_dict())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from device import DEVICE
 from states import same
 
 from envgen_nb.agent import fast
@@ -25,7 +26,7 @@ from envgen_nb.cycle.settings import make_settings
 from envgen_nb.files import FolderInUse, read_jsonl
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=6_144, evaluation_runs=1,
-             evaluation_episodes=4, threads=1, seed=5)
+             evaluation_episodes=4, threads=1, seed=5, device=DEVICE, deterministic=DEVICE != "cpu")
 
 # Checkpoints after every rollout, so that kills meet many different positions.
 GO = """
@@ -103,6 +104,14 @@ def test_killed_while_worlds_are_chosen(tmp_path, script):
 LEARNERS = {"ppo-memory": {}, "ppo-rare": {"curriculum": "constant"},       # whose episodes a curriculum cuts
             "ad": {"agent": "symbols-long", "agent_options": {"phase_rollouts": 2, "phase_episodes": 8,
                                                               "phase_epochs": 1}}}
+
+
+@pytest.mark.long
+@pytest.mark.skipif(DEVICE == "cpu", reason="is too slow without a GPU")
+def test_killed_with_the_largest_network(tmp_path, script):
+    """Convolutions in bfloat16, recorded as graphs."""
+    whole = undisturbed(script, tmp_path / "whole", agent="paper")
+    kill(tmp_path / "run", script, whole, 4, agent="paper")
 
 
 @pytest.mark.long
