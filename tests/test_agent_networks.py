@@ -11,7 +11,7 @@ from numba.core import caching
 
 from envgen_nb.agent import attention, fused
 from envgen_nb.agent.attention import Attend
-from envgen_nb.agent.networks import Policy, as_tensors
+from envgen_nb.agent.networks import Policy, as_tensors, initialise, make_encoder
 from envgen_nb.agent.presets import PRESETS, get_preset
 
 PIXELS = spaces.Box(0, 255, (64, 64, 3), np.uint8)
@@ -46,6 +46,15 @@ def test_every_weight_learns(name):
     (logits.square().sum() + values.square().sum()).backward()
     for key, weight in policy.named_parameters():
         assert weight.isfinite().all() and weight.grad.abs().sum() > 0, key
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_encoder_can_stand_before_other_heads(name):
+    "`envgen bench train` gives it to another trainer's."
+    encoder = make_encoder(ALL[name].network, space_of(name))
+    initialise(encoder, torch.Generator().manual_seed(0))
+    features = encoder(as_tensors(a_batch(space_of(name), 4)), torch.float32)
+    assert features.shape == (4, ALL[name].network.hidden[-1]) and features.isfinite().all()
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from device import DEVICE
 from gymnasium.vector import AutoresetMode
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -398,9 +399,10 @@ def test_it_learns_the_small_game(preset, within, reaches):
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 CONVOLUTIONS = get_preset("paper", channels=(8, 8, 8), hidden=(32,), num_envs=4, rollout_steps=16, epochs=2,
                           minibatches=2)
-EVERY = pytest.mark.parametrize("preset", [SMALL, SQUARES, CONVOLUTIONS, get_preset("paper", num_envs=8,
-                                                                                   rollout_steps=32, minibatches=2)],
-                                ids=["symbols", "squares", "convolutions", "paper"])
+EVERY = pytest.mark.parametrize(
+    "preset", [SMALL, SMALL.but(prediction_coef=1.0), SQUARES, CONVOLUTIONS,
+               get_preset("paper", num_envs=8, rollout_steps=32, minibatches=2)],
+    ids=["symbols", "prediction", "squares", "convolutions", "paper"])
 
 
 def on_gpu(preset, seed=0):
@@ -464,6 +466,21 @@ def test_an_agent_from_a_gpu_is_the_same_on_a_cpu(preset, tmp_path):
         ours, theirs = agent.policy.state_dict(), twin.policy.state_dict()
         assert all(torch.equal(ours[name].cpu(), theirs[name].cpu()) for name in ours)
         train(twin, Orchard(preset.num_envs, obs=preset.obs), preset.batch)
+
+
+@gpu
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs ENVGEN_TEST_DEVICE=cuda: the same bits are asked for")
+@EVERY
+def test_a_gpu_goes_on_with_the_same_bits(preset, tmp_path):
+    agent, venv = on_gpu(preset)
+    trainer = train(agent, venv, 3 * preset.batch)
+    save_checkpoint(tmp_path / "gpu.pt", trainer.state_dict())
+    twin = Trainer(*on_gpu(preset, 1))
+    twin.load_state_dict(load_checkpoint(tmp_path / "gpu.pt"))
+    for _ in range(3):
+        trainer.rollout()
+        twin.rollout()
+    assert same(trainer.state_dict(), twin.state_dict())
 
 
 @gpu

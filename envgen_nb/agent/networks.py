@@ -8,6 +8,7 @@ __all__ = ['has_bf16', 'Layer', 'dense', 'Pixels', 'Norm', 'ResidualBlock', 'imp
 
 # %% ../../nbs/agent/53_agent.networks.ipynb #0b7da9b0
 import contextlib
+import copy
 import functools
 import math
 from collections.abc import Iterator
@@ -73,7 +74,8 @@ class Pixels(nn.Module):
         super().__init__()
         self.layers = nn.Sequential(*layers, nn.Flatten())
         try:
-            features = self.layers(torch.empty(1, shape[2], *shape[:2], device="meta")).shape[1]
+            weightless = copy.deepcopy(self.layers).to("meta")
+            features = weightless(torch.empty(1, shape[2], *shape[:2], device="meta")).shape[1]
         except RuntimeError as error:
             raise ValueError(f"pictures of shape {shape} are too small for this network") from error
         self.dense = dense(features, network.hidden, network.layer_norm, first, scale)

@@ -21,15 +21,18 @@ from .attention import Linear, fan_in_
 _SQUARE = 8       # pixels
 _LEAST = 1e-3     # what the mean square of changes counts as, at least
 
-def numbers(name: str, value: Tensor, space: spaces.Box) -> Tensor:
-    "One part of observations, (B, …), as numbers (B, n) about 1."
+def numbers(
+    value: Tensor,       # (B, …)
+    largest: Tensor,     # on the same device: of a vector, the largest value of each number (n,); of others not needed
+    space: spaces.Box,
+) -> Tensor:             # (B, n)
+    "One part of observations as numbers about 1."
     if value.dim() == 4:
         pooled = F.avg_pool2d(value.permute(0, 3, 1, 2).float() / 255, _SQUARE, ceil_mode=True)
         return pooled.flatten(1)
     if value.dim() == 3:
         return F.one_hot(value.flatten(1).long(), int(space.high.max()) + 1).flatten(1).float()
-    highs = torch.from_numpy(np.asarray(space.high, np.float32).reshape(-1)).to(value.device)
-    return value.flatten(1).float() / highs if value.dim() == 2 else value[:, None].float() / highs
+    return value.reshape(len(value), -1).float() / largest
 
 
 def count(space: spaces.Box) -> int:
@@ -48,8 +51,14 @@ class Prediction(nn.Module):
         self.actions, self.counts = actions, [count(part) for part in self.parts.values()]
         self.hidden = Linear(width + actions, hidden)
         self.out = Linear(hidden, sum(self.counts) + 1)
+        for k, part in enumerate(self.parts.values()):         # where the weights are: a GPU's recording copies nothing
+            self.register_buffer(f"largest_{k}", torch.empty(part.high.size if len(part.shape) < 2 else 0),
+                                 persistent=False)
 
     def initialise(self, generator: torch.Generator) -> None:
+        for k, part in enumerate(self.parts.values()):
+            if len(part.shape) < 2:
+                self.get_buffer(f"largest_{k}").copy_(torch.from_numpy(part.high.astype(np.float32).reshape(-1)))
         fan_in_(self.hidden, math.sqrt(2), generator)
         nn.init.zeros_(self.out.weight), nn.init.zeros_(self.out.bias)       # at first: nothing changes
 
@@ -84,7 +93,8 @@ class Prediction(nn.Module):
         return obs if isinstance(obs, dict) else {"": obs}
 
     def _change(self, name: str, before: Tensor, after: Tensor) -> Tensor:
-        return numbers(name, after, self.parts[name]) - numbers(name, before, self.parts[name])
+        largest = self.get_buffer(f"largest_{list(self.parts).index(name)}")
+        return numbers(after, largest, self.parts[name]) - numbers(before, largest, self.parts[name])
 
     def _size(self, name: str, before: Tensor, after: Tensor, goes_on: Tensor) -> Tensor:
         "The mean square of a part's changes, where the episode goes on."
