@@ -311,10 +311,10 @@ def test_learning_with_recorded_functions_is_the_same(preset, monkeypatch):
     monkeypatch.setattr(graphs, "record", lambda work, device: (lambda again: (again, again.outputs))(Again(work)))
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     for recorded in (False, True):
-        agent, venv = start(preset)
+        (agent, venv), told = start(preset), []
         agent.recorded = fast.record(agent) if recorded else None
-        train(agent, venv, 4 * preset.batch)
-        states.append(agent.state_dict())
+        train(agent, venv, 4 * preset.batch, callback=lambda report, told=told: told.append(report.metrics))
+        states.append([agent.state_dict(), told])
     assert isinstance(agent.recorded[0], graphs.Captured) and same(*states)
 
 

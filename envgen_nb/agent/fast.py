@@ -85,7 +85,9 @@ class FastPPO(PPO):
         where = "pass {}, minibatch {}".format(*(n + 1 for n in divmod(self.passes, self.preset.algorithm.minibatches)))
         self.leave(found, where, {"returns": minibatch["returns"].sum(), "loss": parts["loss"]})
         self.passes += 1
-        return {name: value for name, value in parts.items() if name != "loss"}
+        names = [name for name in parts if name != "loss"]
+        copies = torch.stack([parts[name] for name in names])              # a recording writes over them next time
+        return dict(zip(names, copies.unbind(), strict=True))
 
     def leave(self, found: list[Tensor], where: str, numbers: dict[str, Tensor]) -> None:
         "Leave a gradient for the optimiser, which takes no step if it, or one of the numbers, is not finite."
