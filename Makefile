@@ -3,6 +3,7 @@
 # make lab        JupyterLab, nbs/lab/envgen.ipynb open in it; the workshops are in nbs/workshop
 # make test       what every change needs, in ten minutes: notebooks, tests, export is clean, lint
 # make test-all   the long forms of the tests, and nothing else: half an hour more
+# make test-gpu   the tests of learners and of killed runs on the NVIDIA GPU that is there
 # make browser    a browser for the tests of the studio, where there is none
 # make parity     the compiled Crafter engine beside the package's, compared after every step; STEPS=2000000
 # make docs       the documentation as a site, docs/_build/html/index.html, from guides, notebooks and docstrings
@@ -20,7 +21,7 @@ CLUSTERS := $(VENV)/.clusters
 DOCS := $(VENV)/.docs
 STEPS ?= 100000
 
-.PHONY: help run test test-all browser parity lab docs lock
+.PHONY: help run test test-all test-gpu browser parity lab docs lock
 
 help:
 	@sed -n -e '/^#/!q' -e 's/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +37,9 @@ test: $(READY) browser
 
 test-all: $(READY) $(OLD_NUMPY) $(CLUSTERS) $(DOCS) browser
 	$(PYTEST) --long $(ARGS)
+
+test-gpu: $(READY)
+	ENVGEN_TEST_DEVICE=cuda $(PYTEST) tests/test_agent_ppo.py tests/test_agent_learners.py tests/test_cycle_resume.py $(ARGS)
 
 # The kit works with NumPy 1.26, too; this one lies beside the locked one, for one test. There is none for Python 3.13.
 $(OLD_NUMPY): | $(READY)

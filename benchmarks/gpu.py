@@ -2,11 +2,12 @@
 
     python benchmarks/gpu.py                       # all of it, ten minutes; benchmarks/gpu.jsonl
     python benchmarks/gpu.py --only paper --seconds 5
+    python benchmarks/gpu.py --runs runs/crafter-20261126-025348       # what whole runs took, from their folders
 
 Each row is one measurement of training in the original game: environment steps per second without the first rollout,
 in which a GPU's functions are recorded, and where the time went. With several processes they train at the same moment,
 each with its own copy of the network, as runs of an experiment with `--gpus-per-run` do; the speed is that of all
-together.
+together. `docs/tables.py` makes the tables of docs/guides/gpu.md from the rows.
 """
 
 import argparse
@@ -23,7 +24,9 @@ from envgen_nb.agent.learner import learners
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.threads import keep_memory
 from envgen_nb.agent.train import train
-from envgen_nb.files import append_jsonl, machine
+from envgen_nb.cycle.folder import RunFolder
+from envgen_nb.files import append_jsonl, machine, read_jsonl
+from envgen_nb.results import scores, training_score
 from envgen_nb.world import get_simulator, make_vec
 
 AGENTS = [("paper", "ppo"), ("laptop", "ppo"), ("symbols", "ppo"), ("laptop", "ppo-memory"), ("symbols", "ppo-memory"),
@@ -77,14 +80,32 @@ def together(count: int, agent: str, learner: str, device: str, seconds: float) 
     return {"threads": 1, "steps_per_s": sum(row["steps_per_s"] for row in rows)}
 
 
+def of_run(run: RunFolder) -> dict:
+    "What a whole run took: the seconds of its work, without the start of Python and of its notebook, and its scores."
+    events, seconds = read_jsonl(run.path / "events.jsonl"), Counter()
+    for record in (record for cycle in run.cycles for record in run.metrics(cycle)):
+        seconds.update(record["seconds"])
+    seconds["evaluate"] = sum(event["seconds"] for event in events if event["event"] == "Evaluated")
+    return {"agent": run.settings.agent, "learner": run.settings.learner, "device": run.settings.device,
+            "run": run.settings.model_dump(mode="json"), "steps": events[0]["steps"], "took": events[-1]["seconds"],
+            "seconds": {kind: round(value, 1) for kind, value in seconds.items()},
+            "score_policy": round(scores(run)["final"], 1), "score_training": round(training_score(run), 1),
+            "machine": run.info["machine"]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
     parser.add_argument("--only", nargs="*", help="these presets")
     parser.add_argument("--devices", nargs="*", default=["cuda", "cpu"])
     parser.add_argument("--together", type=int, nargs="*", default=TOGETHER, help="so many processes at once, of paper")
+    parser.add_argument("--runs", type=Path, nargs="*", default=[], help="only read these folders of runs")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".jsonl"))
     args = parser.parse_args()
+    for folder in args.runs:
+        append_jsonl(args.out, of_run(RunFolder(folder)))
+    if args.runs:
+        return
     here = machine() | {"gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else ""}
 
     def tell(agent: str, learner: str, device: str, processes: int, row: dict) -> None:

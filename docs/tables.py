@@ -235,6 +235,62 @@ def learners() -> str:
                  rows, "l")
 
 
+def learners_pixels() -> str:
+    "PPO and Achievement Distillation from pixels at a million steps, the same seeds; no worlds are designed."
+    shape = {"learning_rate": 0.001, "num_envs": 32, "rollout_steps": 128}
+    text = {("ppo", json.dumps({})): "`ppo`", ("ppo", json.dumps(shape)): "`ppo` in rollouts of 32 × 128",
+            ("ad", json.dumps(dict(sorted({**shape, "phase_episodes": 8, "phase_epochs": 1}.items())))):
+                "`ad` in rollouts of 32 × 128, phase_episodes 8, phase_epochs 1"}
+    found: dict[tuple[str, str], dict[int, dict[str, Any]]] = defaultdict(dict)
+    for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
+        if record["preset"] == "laptop" and record["seed"] in range(33, 38):
+            changes = json.dumps(record["changes"], sort_keys=True)
+            found[record.get("learner", "ppo"), changes][record["seed"]] = record
+    rows = []
+    for key, said in text.items():
+        if key not in found:
+            continue
+        runs, row = found[key], [said, str(len(found[key]))]
+        for which in ("score_training", "score_policy"):
+            values, base = ({seed: run[which] for seed, run in of.items()} for of in (runs, found["ppo", "{}"]))
+            row += [plus_minus(mean(values.values())),
+                    "" if key == ("ppo", "{}") else plus_minus(paired(values, base), signed=True)]
+        rows.append([*row, f"{sum(run['steps_per_s'] for run in runs.values()) / len(runs):,.0f}"])
+    return table(["learner", "seeds", "over all training episodes, %", "more than PPO", "of the final policy, %",
+                  "more than PPO", "steps per second"], rows, "l")
+
+
+def _gpu(**wanted: Any) -> list[dict[str, Any]]:
+    "The rows of gpu.jsonl that are so."
+    return [row for row in read_jsonl(BENCHMARKS / "gpu.jsonl") if wanted.items() <= row.items()]
+
+
+def _shares(seconds: dict[str, float], total: float) -> list[str]:
+    return [f"{seconds[kind] / total:.0%}" for kind in ("simulate", "act", "learn")]
+
+
+def gpu_speed() -> str:
+    "Training in the original game, on a GPU and on the cores beside it."
+    rows = []
+    for row in _gpu(device="cuda", processes=1):
+        cores = _gpu(device="cpu", processes=1, agent=row["agent"], learner=row["learner"])
+        rows.append([f"`{row['agent']}`", f"`{row['learner']}`", f"{row['steps_per_s']:,}", *_shares(row["split"], 1),
+                     *([f"{cores[0]['steps_per_s']:,}", f"{row['steps_per_s'] / cores[0]['steps_per_s']:.1f}"]
+                       if cores else ["", ""])])
+    return table(["agent", "learner", "GPU: steps/s", "simulate", "act", "learn", "CPU: steps/s", "GPU : CPU"], rows,
+                 "ll")
+
+
+def gpu_runs() -> str:
+    "Whole runs on a GPU."
+    return table(["agent", "steps", "seconds of work", "steps/s", "simulate", "act", "learn", "measurements",
+                  "score over training, %", "of the final policy, %"], [
+        [f"`{row['agent']}`", f"{row['steps']:,}", f"{row['took']:.0f}", f"{row['steps'] / row['took']:,.0f}",
+         *_shares(row["seconds"], row["took"]), f"{row['seconds']['evaluate'] / row['took']:.0%}",
+         str(row["score_training"]), str(row["score_policy"])]
+        for row in _gpu(device="cuda") if "run" in row], "l")
+
+
 def learning() -> str:
     "Success rates of three seeds after 200,000 steps, beside the untrained policy's."
     record = json.loads((BENCHMARKS / "agent_learning.json").read_text())
@@ -282,6 +338,7 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
+          "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
           "heist": heist, "language model": language_model, "placeholders": placeholders}
 
 

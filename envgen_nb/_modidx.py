@@ -501,6 +501,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                               'envgen_nb/agent/networks.py'),
                                           'envgen_nb.agent.networks.get_device': ( 'agent/agent.networks.html#get_device',
                                                                                    'envgen_nb/agent/networks.py'),
+                                          'envgen_nb.agent.networks.gpu_facts': ( 'agent/agent.networks.html#gpu_facts',
+                                                                                  'envgen_nb/agent/networks.py'),
                                           'envgen_nb.agent.networks.has_bf16': ( 'agent/agent.networks.html#has_bf16',
                                                                                  'envgen_nb/agent/networks.py'),
                                           'envgen_nb.agent.networks.impala': ( 'agent/agent.networks.html#impala',

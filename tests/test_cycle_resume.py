@@ -218,7 +218,8 @@ def test_what_the_folder_tells(whole):
     assert names[0] == "Started" and names[-1] == "Finished" and names.count("Evaluated") == 4
     text = (whole / "run.json").read_text() + (whole / "events.jsonl").read_text()
     assert os.environ["PATH"] not in text            # an allow-list of facts, not the environment
-    assert json.loads((whole / "run.json").read_text())["threads"] == 1
+    info = json.loads((whole / "run.json").read_text())
+    assert info["threads"] == 1 and ("gpu" in info["machine"]) == (DEVICE != "cpu")
 
 
 def test_bad_checkpoints_are_explained(tmp_path, whole):

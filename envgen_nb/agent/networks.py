@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['has_bf16', 'Layer', 'dense', 'Pixels', 'Norm', 'ResidualBlock', 'impala', 'nature', 'Symbols', 'PatchEncoder',
-           'make_encoder', 'ReturnNorm', 'initialise', 'Policy', 'get_device', 'as_tensors']
+           'make_encoder', 'ReturnNorm', 'initialise', 'Policy', 'get_device', 'gpu_facts', 'as_tensors']
 
 # %% ../../nbs/agent/53_agent.networks.ipynb #0b7da9b0
 import contextlib
@@ -350,6 +350,11 @@ def get_device(
         raise ValueError(f"device: {name} is not there; torch {torch.__version__} can use {torch.cuda.device_count()} "
                          "GPUs here. Say cpu, or install a torch with CUDA and its driver (https://pytorch.org)")
     return torch.device(name)
+
+
+def gpu_facts(device: torch.device) -> dict[str, str]:
+    "Which GPU that is; nothing for the CPU."
+    return {"gpu": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}
 
 # %% ../../nbs/agent/53_agent.networks.ipynb #d73beafa
 def as_tensors(

@@ -25,7 +25,7 @@ from PIL import Image, ImageDraw
 
 from ..agent.checkpoint import CheckpointError, load_checkpoint
 from ..agent.evaluate import Evaluation, marked, success_rates
-from ..agent.networks import get_device
+from ..agent.networks import get_device, gpu_facts
 from ..agent.train import num_rollouts
 from ..curriculum import Episodes
 from envgen_nb.cycle.settings import (
@@ -619,13 +619,13 @@ def create_run(
     check_free(path)
     check_designer(settings)
     told = placebo(settings)
-    get_device(settings.device)
+    device = get_device(settings.device)
     get_simulator(settings.simulator).check_installed()
     save_templates(load_templates(settings.templates), path / RunFolder.TEMPLATES)
     if told is not None:
         write_json(path / RunFolder.TOLD, told)
     write_json(path / RunFolder.INFO, {
-        "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine(),
+        "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine() | gpu_facts(device),
         "threads": settings.threads, "settings": settings.model_dump()})
     return RunFolder(path)
 

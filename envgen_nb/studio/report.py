@@ -610,8 +610,8 @@ def rates_html(run: RunFolder) -> str:
 def settings_html(run: RunFolder) -> str:
     "Every setting, and on which machine and versions it ran."
     info = run.info["machine"]
-    facts = {"begun": run.info["created"], "system": info["system"], "processor": info["processor"],
-             "cores": info["cores"], "python": info["python"], **info["versions"]}
+    facts = {"begun": run.info["created"], **{name: value for name, value in info.items() if name != "versions"},
+             **info["versions"]}
     settings = [[name, json.dumps(value) if isinstance(value, dict) else str(value)]
                 for name, value in run.settings.model_dump().items()]
     return fold("every setting", table(["setting", "value"], settings)) + fold(
