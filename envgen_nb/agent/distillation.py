@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from .attention import Linear, fan_in_
 from .fast import FastPPO
 from .guards import FiniteNotes, NotFiniteError
-from .learner import Carry, Rollout, at, each, generators, nobody, rows_of
+from .learner import Carry, Rollout, at, each, generators, joined, nobody, rows_of
 from .networks import Policy, as_tensors, dense, initialise
 from .ppo import sample
 from .presets import Network, Preset
@@ -82,7 +82,7 @@ def trajectories(
     found = whole(kept["ended"], kept["broken"])
     steps = torch.cat([torch.zeros(0, dtype=torch.int64), *(torch.arange(a, b) for _, a, b in found)])
     envs = torch.cat([torch.zeros(0, dtype=torch.int64), *(torch.full((b - a,), n) for n, a, b in found)])
-    obs = _joined([segment["obs"] for segment in segments])
+    obs = joined([segment["obs"] for segment in segments])
     ends = np.cumsum([b - a for _, a, b in found]).tolist()
     spans = list(zip([0, *ends[:-1]], ends, strict=True)) if found else []
     unlocked = kept["unlocked"][steps, envs]
@@ -90,13 +90,6 @@ def trajectories(
     rows = {name: kept[name][steps, envs].to(device) for name in ("actions", "memory", "returns")}
     return Trajectories(each(lambda value: value[steps, envs].to(device), obs), **rows, spans=spans, goals=goals,
                         unlocked=unlocked)
-
-
-def _joined(parts: list[Any]) -> Any:
-    "Observations one after another."
-    if isinstance(parts[0], dict):
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    return torch.cat(parts)
 
 
 def _goals(unlocked: Tensor) -> Tensor:

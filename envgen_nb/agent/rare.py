@@ -18,7 +18,9 @@ from torch import Tensor, nn
 
 from .fast import FastPPO, gradients
 from .guards import FiniteNotes
-from .learner import Carry, Learner, Rollout, at, each, generators, make_rollout, nobody, rows_of
+from envgen_nb.agent.learner import (
+    Carry, Learner, Rollout, at, each, generators, joined, make_rollout, nobody, rows_of,
+)
 from .networks import Policy
 from .presets import Algorithm, Preset
 from ..world import Simulator, Things
@@ -93,7 +95,7 @@ class Examples:
         gamma: float,
     ) -> None:
         "Keep what rare objectives were achieved in a rollout."
-        window = _joined(self.recent, steps)
+        window = joined([self.recent, steps])
         self.age = torch.where(fresh, 0, self.age)
         self.achieved = torch.where(fresh[:, None], unlocked[0], self.achieved)  # what came before, nobody saw
         for t, ended in enumerate(over):
@@ -140,12 +142,6 @@ class Examples:
         vars(self).update(copy.deepcopy(state))
 
 # %% ../../nbs/agent/64a_agent.rare.ipynb #59452408
-def _joined(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    "Steps, and those that came after them."
-    return {name: _joined(value, after[name]) if isinstance(value, dict) else torch.cat([value, after[name]])
-            for name, value in before.items()}
-
-
 def _copied(source: dict[str, Any], target: dict[str, Any]) -> None:
     "Overwrite tensors."
     for name, value in target.items():
