@@ -238,9 +238,10 @@ def learners() -> str:
 def learners_pixels() -> str:
     "PPO and Achievement Distillation from pixels at a million steps, the same seeds; no worlds are designed."
     shape = {"learning_rate": 0.001, "num_envs": 32, "rollout_steps": 128}
-    text = {("ppo", json.dumps({})): "`ppo`", ("ppo", json.dumps(shape)): "`ppo` in rollouts of 32 × 128",
+    text = {("ppo", json.dumps({})): "`ppo`",
+            ("ppo", json.dumps(shape)): "`ppo` in rollouts of 32 × 128, learning_rate 0.001",
             ("ad", json.dumps(dict(sorted({**shape, "phase_episodes": 8, "phase_epochs": 1}.items())))):
-                "`ad` in rollouts of 32 × 128, phase_episodes 8, phase_epochs 1"}
+                "`ad`, the same and phase_episodes 8, phase_epochs 1"}
     found: dict[tuple[str, str], dict[int, dict[str, Any]]] = defaultdict(dict)
     for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
         if record["preset"] == "laptop" and record["seed"] in range(33, 38):
@@ -248,8 +249,6 @@ def learners_pixels() -> str:
             found[record.get("learner", "ppo"), changes][record["seed"]] = record
     rows = []
     for key, said in text.items():
-        if key not in found:
-            continue
         runs, row = found[key], [said, str(len(found[key]))]
         for which in ("score_training", "score_policy"):
             values, base = ({seed: run[which] for seed, run in of.items()} for of in (runs, found["ppo", "{}"]))
