@@ -156,8 +156,9 @@ def test_a_run_that_has_only_begun_has_a_report(run, tmp_path):
 
 
 def test_the_agent_is_watched_as_it_was_after_each_cycle(run):
-    films = watched(run, "cycle-1:1", ["cycle-2", "cycle-0", "random"], seed=3, steps=25)
-    assert [film["who"] for film in films] == ["before training", "after cycle 2", "actions at random"]
+    films = watched(run, "cycle-1:1", ["cycle-2", "cycle-0", "random", "rules"], seed=3, steps=25)
+    assert [film["who"] for film in films] == ["before training", "after cycle 2", "a player by rules",
+                                               "actions at random"]
     for film in films:
         sheet = Image.open(io.BytesIO(film["sheet"]["data"]))
         assert film["steps"] == len(film["chosen"]) == len(film["totals"]) <= 25
@@ -165,7 +166,7 @@ def test_the_agent_is_watched_as_it_was_after_each_cycle(run):
         assert all(1 <= step <= film["steps"] for step in film["reached"].values())
     chances = np.array(films[1]["chances"])
     assert chances.shape == (films[1]["steps"], len(run.simulator.actions)) and abs(chances.sum(1) - 100).max() <= 9
-    assert films[2]["chances"] is None and films[2]["values"] is None
+    assert films[2]["values"] is None and films[3]["chances"] is None and films[3]["values"] is None
     json.dumps([{name: part for name, part in film.items() if name not in ("sheet", "seen")} for film in films])
     with pytest.raises(ValueError, match="no such world or agent"):
         watched(run, "cycle-7:1")
