@@ -12,6 +12,7 @@ __all__ = ['Moment', 'check_description', 'check_prerequisites', 'check_worlds',
 import contextlib
 import copy
 import itertools
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,7 +71,7 @@ def _refused(attempt: Callable[[], Any], what: str) -> None:
 
 
 def check_worlds(simulator: Simulator) -> None:
-    "Practice worlds are valid worlds of their vocabulary, and what they say survives a file."
+    "Practice worlds are valid worlds of their vocabulary, and what worlds say survives a file."
     for name, model in simulator.vocabularies.items():
         assert check_world(model, {})[0] == model(), f"{name}: a world with nothing set must be possible"
         assert check_world(model, {"no such setting": 1})[1], f"{name}: an unknown key is not refused"
@@ -81,6 +82,10 @@ def check_worlds(simulator: Simulator) -> None:
             text = "[" + ", ".join(map(str, worlds)) + "]"
             assert load_worlds(model, text) == (worlds, []), f"{objective}: a world changes when saved and loaded"
             check_warnings(simulator, worlds)
+        for world in (random_world(model, random.Random(k), fill=0.8) for k in range(20)):
+            data = json.loads(str(world))
+            assert data == world.settings(), f"{world}: its settings() are not as JSON has them (lists, no tuples)"
+            assert check_world(model, data)[0] == world, f"{world}: a world changes when saved and loaded"
         check_warnings(simulator, [model()])
     if _practises(simulator):
         _refused(lambda: simulator.practice("no such objective"), "an unknown objective")

@@ -49,7 +49,7 @@ class World(Section):
 
     def settings(self) -> dict[str, Any]:
         "What is set, as plain JSON data; what has its usual value is left out."
-        return self.model_dump(exclude_none=True)
+        return self.model_dump(mode="json", exclude_none=True)      # lists, not tuples: comparable with a file
 
     @classmethod
     def from_file_spelling(cls, data: Any) -> Any:

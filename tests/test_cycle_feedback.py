@@ -25,7 +25,7 @@ from envgen_nb.cycle.folder import (
     told,
     world_records,
 )
-from envgen_nb.cycle.run import Accepted, Evaluated, Training, run_cycles
+from envgen_nb.cycle.run import Accepted, Evaluated, Training, TriedOut, run_cycles
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.base import Request, designers
 from envgen_nb.designer.baselines import Adversarial
@@ -88,12 +88,15 @@ def own(tmp_path_factory):
 
 
 def stopped_and_resumed(settings, path, monkeypatch):
-    """A run that is stopped after each design, and after every fifth rollout."""
+    """A run that is stopped after worlds were tried out, after each design, and after every fifth rollout."""
     monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)
-    run = create_run(settings, path)
+    run, tried = create_run(settings, path), set()
     while not run.finished():
         for event in run_cycles(run.path):
             batches = event.cycle_done // run.settings.preset.batch if isinstance(event, Training) else 0
+            if isinstance(event, TriedOut) and event.cycle not in tried:
+                tried.add(event.cycle)
+                break
             if isinstance(event, Accepted) or batches % 5 == 4:
                 break
     return run
@@ -244,7 +247,7 @@ def test_easy_to_hard_in_a_run(tmp_path):
 
 # --- adversarial
 
-FEW = dict(SMALL, num_cycles=2, cycle_steps=8_192, world_length=100, designer="adversarial",
+FEW = dict(SMALL, num_cycles=2, cycle_steps=8_192, world_length=100, designer="adversarial", vocabulary="extended",
            designer_options={"candidates": 6, "episodes": 2})
 
 

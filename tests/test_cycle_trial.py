@@ -9,6 +9,7 @@ from test_cycle_feedback import SMALL, same, stopped_and_resumed
 
 from envgen_nb.agent.evaluate import evaluate
 from envgen_nb.agent.learner import RandomLearner
+from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.edit import design_again, edit_worlds, position
 from envgen_nb.cycle.folder import PLAYERS, as_designed, create_run, origins, selected, spent_rollouts, tried_out
 from envgen_nb.cycle.run import Accepted, Prompted, Rejected, TriedOut, run_cycles
@@ -20,7 +21,7 @@ from envgen_nb.designer.reply import Design, format_reply
 from envgen_nb.world import get_simulator
 
 TRIED = SMALL | {"num_cycles": 2, "cycle_steps": 4_096, "world_length": 60, "num_worlds": 2, "num_candidates": 4,
-                 "trial_episodes": 2}
+                 "trial_episodes": 2, "vocabulary": "extended"}
 
 
 class Choosing(Offline):
@@ -92,6 +93,21 @@ def test_the_numbers_are_those_of_episodes_that_were_played(by_rule):
 @pytest.mark.long
 def test_stopped_everywhere_it_is_the_same(by_rule, tmp_path, monkeypatch):
     same(by_rule[0], stopped_and_resumed(by_rule[0].settings, tmp_path / "run", monkeypatch))
+
+
+def test_a_stop_after_worlds_were_tried_out_plays_them_once(tmp_path, monkeypatch):
+    """Worlds with lists in them are found again in selection.json."""
+    settings = make_settings(**TRIED | {"num_cycles": 1, "final_steps": 0}, designer="random")
+    run = create_run(settings, tmp_path / "run")
+    events = run_cycles(run.path)
+    tried = next(event for event in events if isinstance(event, TriedOut))
+    events.close()
+    kept = run.selection("cycle-1")
+    assert any(isinstance(value, list) for one in kept[0]["worlds"] for section in one.values()
+               for value in section.values())
+    monkeypatch.setattr(run_module, "_played", lambda *_: pytest.fail("they were played again"))
+    next(event for event in run_cycles(run.path) if isinstance(event, Accepted))
+    assert run.selection("cycle-1") == kept and len(kept) == 2 and sum(one["steps"] for one in kept) == tried.steps
 
 
 def test_the_designer_chooses(choosing, tmp_path):

@@ -173,6 +173,7 @@ def test_what_the_schema_refuses():
 def test_luck_draws_all_that_is_allowed():
     worlds = [random_world(HouseWorld, random.Random(k), fill=0.7) for k in range(300)]
     assert all(check_world(HouseWorld, json.loads(str(world))) == (world, []) for world in worlds)
+    assert all(json.loads(str(world)) == world.settings() for world in worlds), "lists in a file are no tuples"
     assert worlds == [random_world(HouseWorld, random.Random(k), fill=0.7) for k in range(300)]
     keys = [key for world in worlds for key in (*(world.keys or ()), *(world.cellar.keys or ()))]
     assert {key.place[0] for key in keys} == set(range(8)) and {key.place[1] for key in keys} == set(range(-2, 6))
