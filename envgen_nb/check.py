@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
-from .files import FolderInUse, hold_folder, machine, usable_cores, write_text
+from .files import check_folder, hold_folder, holder, machine, usable_cores, write_text
 from .world import games, get_simulator, make_vec
 
 # %% ../nbs/commands/93_check.ipynb #5a12457c
@@ -296,13 +296,18 @@ def check_runs(
     folder = folder or runs_folder()
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     try:
-        with tempfile.TemporaryDirectory(dir=there) as place:
+        check_folder(folder.absolute())
+        with tempfile.TemporaryDirectory(dir=there) as place, hold_folder(place) as locks:
             write_text(Path(place) / "written", "yes")
     except OSError as error:
         yield Finding("Runs", "folder", "wrong", f"{folder} cannot be written: {_words(error)}",
                       "set folder in the section [runs] of settings.ini to one that can, or give -p folder to a run")
         return
     yield Finding("Runs", "folder", "ok", f"{folder.absolute()} can be written")
+    if not locks:
+        yield Finding("Runs", "locks", "optional", "this file system has no flock: a file marks a run that is going on",
+                      "nothing, or choose a file system that has it: after a machine has broken down, a person has to "
+                      "delete the file that the message names")
     free = shutil.disk_usage(there).free
     yield Finding("Runs", "space", "ok" if free > ROOM else "wrong", f"{free / 2 ** 30:.1f} GiB are free",
                   "" if free > ROOM else f"make room there: a run takes up to {ROOM >> 20} MiB")
@@ -312,13 +317,8 @@ def check_runs(
 
 def _busy(run: Path) -> bool:
     "Whether a process holds a run's folder."
-    if not (run / ".lock").exists():
-        return False
     try:
-        with hold_folder(run):
-            return False
-    except FolderInUse:
-        return True
+        return holder(run) is not None
     except OSError:                  # a folder of somebody else
         return False
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import __version__
+from .files import local_path
 from .world import Simulator, counted, games, get_simulator, load_worlds
 
 # %% ../nbs/commands/94_cli.ipynb #f534ee25
@@ -28,8 +29,8 @@ def _run(args: argparse.Namespace) -> int:
     from envgen_nb.batch import find_notebook, read_parameters
     from envgen_nb.cycle.runs import reserve_folder
     parameters = read_parameters(find_notebook(), [*args.parameter, ("simulator", args.simulator)])
-    folder = parameters.pop("folder", "") or reserve_folder(args.simulator)
-    return _headless(parameters, Path(folder), new=True)
+    folder = parameters.pop("folder", "")
+    return _headless(parameters, local_path(folder) if folder else reserve_folder(args.simulator), new=True)
 
 
 def _open(args: argparse.Namespace) -> Any:
@@ -212,9 +213,9 @@ def _add_experiment_command(commands: argparse._SubParsersAction) -> None:
     from envgen_nb.experiment.places import places
     command = _command(commands, "experiment", _experiment, "run an experiment, arms × seeds, from its file; calling "
                        "it again resumes it, and never runs twice what is there")
-    command.add_argument("file", metavar="FILE", help="the experiment: a .toml file, or the name of one of the kit's "
-                         "own: paper, feedback, mixture, number, frequency, models")
-    command.add_argument("--folder", help="where it is kept (default: its name in the runs folder)")
+    command.add_argument("file", type=_path, metavar="FILE", help="the experiment: a .toml file, or the name of one of "
+                         "the kit's own: paper, feedback, mixture, number, frequency, models")
+    command.add_argument("--folder", type=_path, help="where it is kept (default: its name in the runs folder)")
     command.add_argument("--arms", nargs="+", metavar="ARM", help="only these (default: all)")
     command.add_argument("--seeds", nargs="+", type=int, metavar="SEED", help="only these (default: all)")
     command.add_argument("--on", default="local", metavar="PLACE",
@@ -268,9 +269,17 @@ def _command(commands: argparse._SubParsersAction, name: str, act: Callable, tex
     return parser
 
 
+def _path(text: str) -> Path:
+    "An argument that is a path: `~` is the home folder."
+    try:
+        return local_path(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _add_run(command: argparse.ArgumentParser) -> None:
     "The argument that names a run."
-    command.add_argument("run", help="the run folder")
+    command.add_argument("run", type=_path, help="the run folder")
     command.add_argument("--trust", action="store_true", help="import the classes that the folder names as "
                          "package.module:Class; without it only those of the kit and of installed packages")
 
@@ -300,12 +309,12 @@ def build_parser() -> argparse.ArgumentParser:
     _add_experiment_command(commands)
     report = _command(commands, "report", _report, "write the HTML report of a run or of an experiment")
     _add_run(report)
-    report.add_argument("--out", help="where; default: report.html in the run folder")
+    report.add_argument("--out", type=_path, help="where; default: report.html in the run folder")
     report.add_argument("--interactive", action="store_true", help="of a run also report-interactive.html: figures in "
                         "which one can zoom, with the library that draws them (4.9 MB)")
     share = _command(commands, "share", _share, "pack a run and its report into one zip, to be sent to somebody")
     _add_run(share)
-    share.add_argument("--out", metavar="ZIP", help="where; default: beside the run folder")
+    share.add_argument("--out", type=_path, metavar="ZIP", help="where; default: beside the run folder")
     share.add_argument("--checkpoints", action="store_true", help="take the agents along, which are most of the size")
     bench = _command(commands, "bench", _bench, "how fast it is on this machine, beside what it replaces")
     bench.add_argument("what", choices=["sim", "train"], help="sim: the simulators; train: the trainer")
@@ -320,8 +329,8 @@ def _add_world_commands(commands: argparse._SubParsersAction) -> None:
     worlds = _command(commands, "worlds", _worlds, "check a file of worlds (exit status 1 if it is wrong), warn of "
                       "settings without effect, and draw it")
     _add_game(worlds)
-    worlds.add_argument("file", help="a JSON list of worlds, in the form of the EnvGen authors' files")
-    worlds.add_argument("--out", metavar="PNG", help="draw the worlds into this picture")
+    worlds.add_argument("file", type=_path, help="a JSON list of worlds, in the form of the EnvGen authors' files")
+    worlds.add_argument("--out", type=_path, metavar="PNG", help="draw the worlds into this picture")
     worlds.add_argument("--seed", type=int, default=0, help="of the maps (default 0)")
     prompt = _command(commands, "prompt", _prompt, "print the first prompt of a game")
     _add_game(prompt)
@@ -332,7 +341,7 @@ def _add_world_commands(commands: argparse._SubParsersAction) -> None:
                              help="which settings a world has, by the game's name for them")
     play = _command(commands, "play", _play, "show a run's agent playing, as an animated picture")
     _add_run(play)
-    play.add_argument("--out", required=True, metavar="CLIP", help="a .gif or .webp file")
+    play.add_argument("--out", type=_path, required=True, metavar="CLIP", help="a .gif or .webp file")
     play.add_argument("--world", metavar="CYCLE:N", help="a world of the run: cycle-2:1 (default: the original game)")
     play.add_argument("--cycle", help="the agent after this cycle, e.g. cycle-2 (default: the latest)")
     play.add_argument("--seed", type=int, default=0, help="of the episode (default 0)")

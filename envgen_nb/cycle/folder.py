@@ -34,7 +34,9 @@ from envgen_nb.cycle.settings import (
 from ..designer.prompt import Archived, Original, Told, WorldRecord, load_templates, save_templates
 from ..designer.base import Usage, designs_worlds
 from ..designer.reply import MAX_WEIGHT, Design, origin, parse_reply, unmarked
-from ..files import hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text
+from envgen_nb.files import (
+    check_folder, hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text,
+)
 from ..world import Simulator, World, check_world, counted, get_simulator
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #e4b7a9d0
@@ -602,6 +604,7 @@ def resume_command(path: str | Path) -> str:
 def check_free(path: str | Path) -> None:
     "`RunFolderError` if no new run can begin in a folder; hidden files do not count, a run that begins has some."
     path = Path(path)
+    check_folder(path)
     if (path / RunFolder.INFO).exists():
         raise RunFolderError(f"{path} holds a run already; to go on with it: {resume_command(path)}; "
                              "for a new one choose another folder")

@@ -10,6 +10,7 @@ __all__ = ['runs_folder', 'reserve_folder', 'list_runs', 'Labels', 'read_labels'
 import contextlib
 import itertools
 import os
+import re
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from ..agent.learner import Learner
 from .folder import RunFolder, RunFolderError, create_run, read_file
 from .run import load_state, new_learner
 from .settings import RunSettings, load_settings, read_ini, take_names
-from ..files import holder, parse_json, write_json
+from ..files import check_folder, holder, local_path, parse_json, write_json
 
 # %% ../../nbs/cycle/69_cycle.runs.ipynb #e5e0c265
 def runs_folder() -> Path:
@@ -28,12 +29,14 @@ def runs_folder() -> Path:
 
 
 def reserve_folder(simulator: str) -> Path:
-    "A folder of its own for a new run, made here and empty, named after the game and the moment."
-    stem = runs_folder() / f"{simulator}-{time.strftime('%Y%m%d-%H%M%S')}"
+    "Make a new, empty folder for a run, named after the game and the time."
+    folder, game = runs_folder(), re.sub(r"[^\w.-]+", "-", simulator)       # a class of one's own: coins:Coins
+    check_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     for count in itertools.count(1):
-        path = stem if count == 1 else stem.with_name(f"{stem.name}-{count}")
+        path = folder / f"{game}-{time.strftime('%Y%m%d-%H%M%S')}{f'-{count}' if count > 1 else ''}"
         with contextlib.suppress(FileExistsError):
-            path.mkdir(parents=True)
+            path.mkdir()
             return path
 
 
@@ -137,7 +140,8 @@ def open_run(
 ) -> RunFolder:
     "The run in a folder, to be resumed, or a new one with the given settings."
     take_names(given)
-    if folder and (Path(folder) / RunFolder.INFO).exists():
+    folder = local_path(folder) if folder else ""
+    if folder and (folder / RunFolder.INFO).exists():
         return RunFolder(folder)
     settings = load_settings(**given)
     if again and not folder and (found := newest_run(settings.simulator)):

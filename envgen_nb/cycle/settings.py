@@ -10,7 +10,7 @@ __all__ = ['OWN', 'FEEDBACK', 'NAMING', 'RunSettings', 'SettingsError', 'checked
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #48bd401d
 import configparser
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from ..agent.presets import Preset, get_preset
 from ..curriculum import curricula
 from ..designer.prompt import load_templates
 from ..designer.base import DesignerError, designers, make_designer, options_of
+from ..files import local_path
 from ..world import counted, games, get_simulator, vocabularies
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #6d06eb57
@@ -254,7 +255,8 @@ def training_plan(
             f"{which}{after}What counts in the end is how well it plays the ordinary game.")
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #735df5de
-_INI: dict[tuple[str, str], tuple[str, type]] = {   # (section, key) → setting; a dot: one of designer_options
+# (section, key) → the setting, and what reads it; a dot: one of designer_options
+_INI: dict[tuple[str, str], tuple[str, Callable[[str], Any]]] = {
     ("designer", "name"): ("designer", str),
     ("designer", "base_url"): (".base_url", str),
     ("designer", "model"): (".model", str),
@@ -270,7 +272,7 @@ _INI: dict[tuple[str, str], tuple[str, type]] = {   # (section, key) → setting
     ("agent", "learner"): ("learner", str),
     ("agent", "device"): ("device", str),
     ("agent", "threads"): ("threads", int),
-    ("runs", "folder"): ("folder", str),
+    ("runs", "folder"): ("folder", local_path),
 }
 _OLD = {("designer", "provider"): "name"}     # what was called otherwise before 0.2; still read, and said
 
@@ -298,9 +300,9 @@ def read_ini(
             try:
                 if text:
                     found[section][key] = kind(text)
-            except ValueError:
-                raise SettingsError(
-                    f"{Path(path).name}: [{section}] {key} = {text!r} is not a {kind.__name__}") from None
+            except ValueError as error:
+                what = f"{text!r} is not a {kind.__name__}" if isinstance(kind, type) else error
+                raise SettingsError(f"{Path(path).name}: [{section}] {key}: {what}") from None
     return found
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #369916cc

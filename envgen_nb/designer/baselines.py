@@ -64,7 +64,7 @@ class FixedWorlds(Designer):
     ):
         if base in ("none", "fixed"):
             raise ValueError(f"fixed needs a designer for the first cycle, and {base!r} makes no worlds of its own")
-        if worlds is not None and not Path(worlds).is_file():
+        if worlds is not None and not Path(worlds).expanduser().is_file():
             raise ValueError(f"there is no configuration file {worlds}")
         self.base, self.worlds = make_designer(base, **(options or {})), worlds
 
@@ -82,7 +82,7 @@ class FixedWorlds(Designer):
 
     def _from_file(self, request: Request) -> Reply:
         "The worlds of the configuration file."
-        found, complaints = load_worlds(request.model, Path(self.worlds).read_text(encoding="utf-8"))
+        found, complaints = load_worlds(request.model, Path(self.worlds).expanduser().read_text(encoding="utf-8"))
         if not complaints and len(found) != request.num_worlds:
             complaints = [f"it holds {counted(len(found), 'world')}, not {request.num_worlds} as asked for"]
         if complaints:
@@ -269,7 +269,7 @@ class Backward(Frontier):
         begin: float = 0.25,     # share of the cycles before the first of these worlds
         steps: str | Path | None = None,   # a file with rows of worlds instead of the game's own
     ):
-        if steps is not None and not Path(steps).is_file():
+        if steps is not None and not Path(steps).expanduser().is_file():
             raise ValueError(f"there is no file of steps {steps}")
         super().__init__(weak=weak, learned=learned)
         self.mastered, self.episodes, self.begin, self.steps = mastered, episodes, begin, steps
@@ -279,7 +279,7 @@ class Backward(Frontier):
         if self.steps is None:
             return request.simulator.backward(objective, request.vocabulary)
         try:
-            rows = parse_json(Path(self.steps).read_bytes())
+            rows = parse_json(Path(self.steps).expanduser().read_bytes())
             if not isinstance(rows, dict):
                 raise ValueError("it is to hold, for each objective, a list of worlds")
             if unknown := sorted(set(rows) - set(request.simulator.objectives)):

@@ -94,7 +94,7 @@ class Manual(Designer):
         timeout: float | None = None,                   # seconds to wait for a file; None: for ever
         poll: float = 0.5,                              # seconds between two looks
     ):
-        self.folder, self.ask = Path(folder) if folder else None, ask
+        self.folder, self.ask = Path(folder).expanduser() if folder else None, ask
         self.timeout, self.poll = timeout, poll
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:

@@ -23,7 +23,7 @@ from fastcore.basics import patch
 from ..cycle.folder import RunFolder, read_file
 from ..cycle.runs import runs_folder
 from .file import Experiment, ExperimentError, files_of, line_of, parse_experiment
-from ..files import holder, parse_json, write_bytes, write_text
+from ..files import check_folder, holder, local_path, parse_json, write_bytes, write_text
 from ..results import measure
 
 # %% ../../nbs/experiment/72_experiment.folder.ipynb #4d11922c
@@ -88,7 +88,8 @@ def open_experiment(
     path: str | Path | None = None,   # None: a folder of the experiment's name in the runs folder
 ) -> ExperimentFolder:
     "The folder of an experiment, made or opened; `ExperimentError` if what is there does not fit the file."
-    path = Path(path or runs_folder() / experiment.name)
+    path = local_path(path or runs_folder() / experiment.name)
+    check_folder(path)
     if (path / ExperimentFolder.FILE).exists():
         problems = _changed(ExperimentFolder(path), experiment)
         if problems:

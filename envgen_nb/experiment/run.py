@@ -8,7 +8,6 @@ __all__ = ['LOOK', 'DONE', 'FAILED', 'TAKEN_OVER', 'STOPPED', 'TakenOver', 'take
 
 # %% ../../nbs/experiment/73_experiment.run.ipynb #b5f98ce9
 import contextlib
-import fcntl
 import random
 import signal
 import socket
@@ -90,8 +89,11 @@ def _turn(folder: Path, at_once: int | None, ownership: Ownership) -> Iterator[N
     "One of so many locks; it goes when the process goes, however that comes about."
     while at_once:
         for number in range(at_once):
-            with open(folder / f".asking-{number}", "a") as file, contextlib.suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.ExitStack() as turn:
+                try:
+                    turn.enter_context(hold_folder(folder, f".asking-{number}"))
+                except FolderInUse:
+                    continue
                 yield
                 return
         time.sleep(0.2)

@@ -1,0 +1,106 @@
+"""Where people work: folders that cannot be made, file systems without locks, homes that cannot be written."""
+import errno
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from envgen_nb.check import check_runs
+from envgen_nb.cli import main
+from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.runs import list_runs, open_run, reserve_folder
+from envgen_nb.cycle.settings import SettingsError, make_settings, read_ini
+from envgen_nb.experiment.file import parse_experiment
+from envgen_nb.experiment.folder import open_experiment
+
+PLAIN = {"designer": "none", "num_cycles": 1}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    """An empty working directory."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def test_a_link_to_nothing_is_no_folder_for_runs(here, capsys):
+    """Scratch space that was purged: nothing waits for ever, and `check` says what is wrong."""
+    (here / "runs").symlink_to(here / "scratch")
+    with pytest.raises(OSError, match="runs is a link to .*scratch, which does not exist"):
+        reserve_folder("crafter")
+    assert main(["run", "crafter", "-p", "designer", "none"]) == 2
+    assert "is a link to" in capsys.readouterr().err
+    finding, = check_runs()
+    assert finding.state == "wrong" and "is a link to" in finding.text
+    for make in (lambda: create_run(make_settings(**PLAIN), here / "runs" / "one"),
+                 lambda: open_experiment(parse_experiment(EXPERIMENT, here))):
+        with pytest.raises(OSError, match="is a link to"):
+            make()
+    (here / "scratch").mkdir()
+    assert reserve_folder("crafter").parent == Path("runs")
+
+
+EXPERIMENT = """name = "small"
+baseline = "one"
+seeds = [0, 1]
+[arms.one]
+designer = "none"
+[arms.two]
+designer = "none"
+num_cycles = 1
+"""
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
+def test_a_file_system_without_flock(number, here, monkeypatch):
+    """Lustre, some NFS: runs are made, held and gone on with, and `check` says so."""
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+    monkeypatch.setattr("fcntl.flock", refuse)
+    assert {finding.name: finding.state for finding in check_runs()}["locks"] == "optional"
+    run = create_run(make_settings(**PLAIN, cycle_steps=1024, final_steps=0, evaluation_episodes=1,
+                                   evaluation_runs=1, learner="random"), here / "run")
+    from envgen_nb.cycle.run import run_cycles
+    from envgen_nb.files import FolderInUse, hold_folder, holder
+    going = run_cycles(run.path)
+    next(going)
+    assert holder(run.path) == os.getpid()
+    with pytest.raises(FolderInUse, match=f"process {os.getpid()}"), hold_folder(run.path):
+        pass
+    going.close()
+    assert holder(run.path) is None
+    for _ in run_cycles(run.path):
+        pass
+    assert RunFolder(run.path).evaluation("cycle-1") is not None
+
+
+def test_home_and_addresses_in_paths(here, tmp_path, monkeypatch, capsys):
+    """`~` is the home folder wherever a path is written, and an address is refused: no folder `~` or `s3:` is made."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (here / "settings.ini").write_text("[runs]\nfolder = ~/runs\n")
+    assert reserve_folder("crafter").parent == tmp_path / "home" / "runs"
+    assert open_run("~/one", **PLAIN).path == tmp_path / "home" / "one"
+    assert main(["report", "~/one"]) == 0 and (tmp_path / "home" / "one" / "report.html").exists()
+    (here / "settings.ini").write_text("[runs]\nfolder = s3://bucket/runs\n")
+    with pytest.raises(SettingsError, match=r"settings.ini: \[runs\] folder: 's3://bucket/runs' is an address"):
+        read_ini()
+    (here / "settings.ini").unlink()
+    with pytest.raises(ValueError, match="is an address"):
+        open_run("s3://bucket/one", **PLAIN)
+    capsys.readouterr()
+    for words in (["run", "crafter", "-p", "designer", "none", "-p", "folder", "s3://bucket/one"],
+                  ["experiment", "paper", "--folder", "s3://bucket/paper"], ["report", "gs://bucket/one"]):
+        try:
+            status = main(words)
+        except SystemExit as error:
+            status = error.code
+        assert status == 2 and "is an address, not a folder" in capsys.readouterr().err
+    assert list(here.iterdir()) == []
+
+
+def test_names_that_are_chosen_for_files_need_no_quotes(here):
+    """The folder of a run of one's own game: `package.module:Class` has a colon."""
+    assert re.fullmatch(r"coins-Coins-[\d-]+", reserve_folder("coins:Coins").name)
+    assert list_runs() == []
