@@ -15,7 +15,7 @@ import time
 
 import torch
 
-from envgen_nb.agent.fast import FastPPO, fastest_threads, gradients, made_up
+from envgen_nb.agent.on_policy import PPO, fastest_threads
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.threads import WorkerPool, keep_memory
 from envgen_nb.world import make_vec
@@ -28,15 +28,16 @@ def compete(core: int) -> None:
         pass
 
 
-def speed(agent: FastPPO, threads: int, pool: WorkerPool, seconds: float) -> float:
+def speed(agent: PPO, threads: int, pool: WorkerPool, seconds: float) -> float:
     "Gradients per second, with that many threads of torch and that pool."
     torch.set_num_threads(threads)
     preset = agent.preset
-    batch, done = made_up(agent, preset.batch // preset.algorithm.minibatches), 0
-    gradients(agent.policy, batch, preset.algorithm, pool)
+    batch, done = agent.example_batch(preset.batch // preset.algorithm.minibatches), 0
+    agent.pool = pool
+    agent.gradients(batch)
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds:
-        gradients(agent.policy, batch, preset.algorithm, pool)
+        agent.gradients(batch)
         done += 1
     return done / (time.perf_counter() - begin)
 
@@ -49,7 +50,7 @@ def main() -> None:
     preset = get_preset(args.preset)
     keep_memory()
     with contextlib.closing(make_vec("crafter", num_envs=1, obs=preset.obs)) as venv:
-        agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, 0)
+        agent = PPO(preset, venv.single_observation_space, venv.single_action_space, 0)
     rows = {"one thread": (1, WorkerPool()), "a pool of two": (1, WorkerPool(2)),
             "torch's two threads": (2, WorkerPool())}
     found, chosen = {}, {}

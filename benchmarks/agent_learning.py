@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from envgen_nb.agent.evaluate import Evaluation, evaluate
-from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.learner import Learner, learners
+from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import Preset, get_preset
 from envgen_nb.agent.train import train
 from envgen_nb.files import write_json
@@ -83,7 +83,7 @@ def main() -> None:
     preset = get_preset(args.preset, **fields(args.set))
     objectives = get_simulator("crafter").objectives
     venv = make_vec("crafter", num_envs=1, obs=preset.obs)
-    untrained = play(FastPPO(preset, venv.single_observation_space, venv.single_action_space, args.seeds[0]),
+    untrained = play(PPO(preset, venv.single_observation_space, venv.single_action_space, args.seeds[0]),
                      args.episodes)
     venv.close()
     runs = []

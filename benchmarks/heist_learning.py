@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from envgen_nb.agent.evaluate import evaluate
-from envgen_nb.agent.fast import FastPPO
+from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.threads import keep_memory
 from envgen_nb.agent.train import Report, num_rollouts, train
@@ -27,7 +27,7 @@ from envgen_nb.world import make_vec
 WORLD, LENGTH, EPISODES = HeistWorld(maze_size=3, locks=0), 50, 300
 
 
-def measure(agent: FastPPO) -> list[float]:
+def measure(agent: PPO) -> list[float]:
     "In how many percent of 300 episodes the gem is taken, and the 95% interval of that."
     with contextlib.closing(make_vec("heist", [WORLD], EPISODES, seed=1_000_000, length=LENGTH, episodes=1)) as venv:
         taken = int(evaluate(agent, venv, runs=1, seed=1_000_000).unlocked[:, -1].sum())
@@ -47,7 +47,7 @@ def learn(seed: int, steps: int) -> dict:
             part.clear()
 
     with contextlib.closing(make_vec("heist", [WORLD], preset.num_envs, seed=seed, length=LENGTH)) as venv:
-        agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, seed)
+        agent = PPO(preset, venv.single_observation_space, venv.single_action_space, seed)
         before = measure(agent)
         agent.speed_up()
         train(agent, venv, steps, callback=watch)

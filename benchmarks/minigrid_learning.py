@@ -10,7 +10,7 @@ import argparse
 import numpy as np
 import torch
 
-from envgen_nb.agent.fast import FastPPO
+from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Report, train
 from envgen_nb.world import check_world, get_simulator
@@ -40,7 +40,7 @@ def main() -> None:
     preset = get_preset("symbols", **game.defaults["agent_options"])
     venv = game.make_vec(worlds, num_envs=preset.num_envs, seed=args.seed, obs="symbols", copy=False,
                          length=None if args.alone else game.defaults["world_length"])
-    agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, seed=args.seed)
+    agent = PPO(preset, venv.single_observation_space, venv.single_action_space, seed=args.seed)
     ended, reached, told = np.zeros(len(worlds)), np.zeros(len(worlds)), 0
 
     def note(report: Report) -> None:

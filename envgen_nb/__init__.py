@@ -19,7 +19,7 @@ _PLACES = {
     "CrafterWorld": "crafter.world", "ExtendedCrafterWorld": "crafter.world",
     "HeistWorld": "heist.world", "HardHeistWorld": "heist.world",
     "designers": "designer.base", "curricula": "curriculum", "learners": "agent.learner",
-    "PPO": "agent.fast", "Trainer": "agent.train", "train": "agent.train",
+    "PPO": "agent.on_policy", "Trainer": "agent.train", "train": "agent.train",
     "get_preset": "agent.presets", "evaluate": "agent.evaluate",
     "RunFolder": "cycle.folder", "open_run": "cycle.runs", "load_agent": "cycle.runs", "run_cycles": "cycle.run",
     "run": "batch", "write_report": "studio.report", "Studio": "studio.studio",

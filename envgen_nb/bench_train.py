@@ -20,8 +20,8 @@ import gymnasium
 import torch
 from gymnasium import spaces
 
-from .agent.fast import FastPPO
 from .agent.networks import has_bf16, initialise, make_encoder
+from .agent.on_policy import PPO
 from .agent.presets import Preset, get_preset
 from .agent.threads import keep_memory
 from .agent.train import Report, train
@@ -59,7 +59,7 @@ def our_speed(
     keep_memory()
     try:
         with contextlib.closing(make_vec("crafter", num_envs=1, obs=preset.obs)) as venv:
-            learner = FastPPO(preset, venv.single_observation_space, venv.single_action_space, 0, device)
+            learner = PPO(preset, venv.single_observation_space, venv.single_action_space, 0, device)
         threads = learner.speed_up()
         with contextlib.closing(make_vec("crafter", num_envs=preset.num_envs, obs=preset.obs,
                                          num_threads=threads, copy=False)) as venv:

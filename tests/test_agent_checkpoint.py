@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from envgen_nb.agent.fast import FastPPO
+from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import train
 from envgen_nb.examples import Orchard
@@ -26,7 +26,7 @@ PRESET = get_preset("symbols", hidden=(16, 16), rollout_steps=16, num_envs=8)
 
 def trained():
     venv = Orchard(8)
-    agent = FastPPO(PRESET, venv.single_observation_space, venv.single_action_space, seed=0)
+    agent = PPO(PRESET, venv.single_observation_space, venv.single_action_space, seed=0)
     train(agent, venv, PRESET.batch)
     return agent, venv
 
@@ -125,7 +125,7 @@ def test_what_could_not_be_read_is_not_written(value, tmp_path):
 def test_another_network(saved):
     state = load_checkpoint(saved[0])["agent"]
     venv = Orchard(8)
-    other = FastPPO(get_preset("symbols", hidden=(16, 8), rollout_steps=16, num_envs=8), venv.single_observation_space,
+    other = PPO(get_preset("symbols", hidden=(16, 8), rollout_steps=16, num_envs=8), venv.single_observation_space,
                   venv.single_action_space, seed=0)
     with pytest.raises(CheckpointError, match="preset 'symbols'.*hidden"):
         other.load_state_dict(state)

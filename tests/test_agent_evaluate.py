@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envgen_nb.agent.evaluate import Evaluation, evaluate, success_rates
-from envgen_nb.agent.fast import FastPPO
+from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.examples import OBJECTIVES, Orchard
 
@@ -18,7 +18,7 @@ PRESET = get_preset("symbols", hidden=(16, 16), rollout_steps=16, num_envs=8)
 
 def an_agent(seed=0):
     venv = Orchard(8)
-    return FastPPO(PRESET, venv.single_observation_space, venv.single_action_space, seed)
+    return PPO(PRESET, venv.single_observation_space, venv.single_action_space, seed)
 
 
 def test_every_sub_environment_plays_exactly_one_episode():

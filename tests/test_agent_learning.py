@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from envgen_nb.agent.fast import FastPPO
+from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.world import get_simulator, make_vec
 
@@ -31,7 +31,7 @@ def benchmark():
 def untrained(benchmark):
     preset = get_preset("symbols")
     venv = make_vec("crafter", num_envs=1, obs="symbols")
-    agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, seed=0)
+    agent = PPO(preset, venv.single_observation_space, venv.single_action_space, seed=0)
     venv.close()
     return benchmark.play(agent, EPISODES)
 

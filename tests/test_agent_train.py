@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
-from envgen_nb.agent.fast import FastPPO
 from envgen_nb.agent.learner import RandomLearner
+from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer
 from envgen_nb.curriculum import Changes, Constant, Curriculum, EnvGen, Episodes
@@ -54,7 +54,7 @@ def test_each_step_is_in_one_episode(kind):
 
 
 @pytest.mark.parametrize("kind", [EnvGen, Constant])
-@pytest.mark.parametrize("learner", [RandomLearner, FastPPO])
+@pytest.mark.parametrize("learner", [RandomLearner, PPO])
 def test_a_killed_training_goes_on_the_same(kind, learner, tmp_path):
     straight = start(kind(4, 0, 0.5), learner)
     trained(straight, [([1, 2], 4)])
@@ -72,7 +72,7 @@ def test_a_killed_training_goes_on_the_same(kind, learner, tmp_path):
         assert all(torch.equal(a, b) for a, b in zip(one["venv"], two["venv"], strict=True))
         assert torch.equal(one["learner"]["act_generator"], two["learner"]["act_generator"])
         assert one["curriculum"] == two["curriculum"] and one["waiting"].keys() == two["waiting"].keys()
-        if learner is FastPPO:
+        if learner is PPO:
             assert all(torch.equal(w, two["learner"]["policy"][k]) for k, w in one["learner"]["policy"].items())
 
 

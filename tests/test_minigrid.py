@@ -387,14 +387,14 @@ def test_a_whole_run_of_it(tmp_path):
 def test_an_agent_learns_to_open_a_door(seed):
     """After 200,000 steps the agent reaches a target behind a closed door; at random it seldom does."""
     from envgen_nb.agent.evaluate import evaluate
-    from envgen_nb.agent.fast import FastPPO
+    from envgen_nb.agent.on_policy import PPO
     from envgen_nb.agent.presets import get_preset
     from envgen_nb.agent.train import train
 
     chosen, simulator = world(room_size=5, doors=[door(state="closed")]), get_simulator("minigrid")
     preset = get_preset("symbols", **simulator.defaults["agent_options"])
     venv = simulator.make_vec([chosen], num_envs=preset.num_envs, seed=seed, obs="symbols", length=72)
-    agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, seed=seed)
+    agent = PPO(preset, venv.single_observation_space, venv.single_action_space, seed=seed)
     rates = []
     for steps in (0, 200_000):
         if steps:

@@ -13,7 +13,7 @@ import hashlib
 import numpy as np
 import torch
 from envgen_nb.agent.presets import get_preset
-from envgen_nb.agent.fast import FastPPO
+from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.train import train
 from envgen_nb.heist.game import procgen_package
 from envgen_nb.world import get_simulator, make_vec
@@ -34,7 +34,7 @@ for name, obs in (("crafter", "pixels"), ("crafter", "symbols"), ("heist", "pixe
 torch.set_num_threads(1)
 preset = get_preset("symbols", hidden=(32, 32), num_envs=8, rollout_steps=32)
 venv = make_vec("crafter", num_envs=8, obs="symbols")
-agent = FastPPO(preset, venv.single_observation_space, venv.single_action_space, seed=0)
+agent = PPO(preset, venv.single_observation_space, venv.single_action_space, seed=0)
 train(agent, venv, 256)
 for value in agent.policy.state_dict().values():
     digest.update(value.numpy().tobytes())

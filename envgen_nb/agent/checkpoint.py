@@ -6,6 +6,7 @@
 __all__ = ['FORMAT', 'VERSION', 'CheckpointError', 'save_checkpoint', 'load_checkpoint', 'check_state']
 
 # %% ../../nbs/agent/59_agent.checkpoint.ipynb #65b88984
+import copy
 import dataclasses
 import io
 import zipfile
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .ppo import PPO
+from .learner import Learner
 from .presets import Algorithm, Network
 from ..files import write_bytes
 
@@ -102,7 +103,17 @@ _DEFAULTS = {field.name: field.default for record in (Network, Algorithm) for fi
              if field.default is not dataclasses.MISSING}
 
 
-def check_state(learner: PPO, state: Any) -> None:
+def _after_a_step(optimizer: torch.optim.Optimizer) -> dict[int, Any]:
+    "Return the form of what an optimiser keeps of each weight once it has taken a step; the optimiser is not changed."
+    twin = copy.deepcopy(optimizer)
+    for group in twin.param_groups:
+        for weight in group["params"]:
+            weight.grad = torch.zeros_like(weight)
+    twin.step()
+    return twin.state_dict()["state"]
+
+
+def check_state(learner: Learner, state: Any) -> None:
     "Refuse, with a `CheckpointError`, a state that is not of a learner with the same preset and shapes."
     expected = learner.state_dict()
     if not isinstance(state, dict) or state.keys() != expected.keys() or not (
@@ -118,10 +129,8 @@ def check_state(learner: PPO, state: Any) -> None:
     for name in expected:
         optimizer = getattr(learner, name, None)
         if isinstance(optimizer, torch.optim.Optimizer):
-            adam = {i: {"step": torch.zeros(()), "exp_avg": p, "exp_avg_sq": p}
-                    for i, p in enumerate(optimizer.param_groups[0]["params"])}
             trained = isinstance(state[name], dict) and bool(state[name].get("state"))
-            expected[name]["state"] = adam if trained else {}     # Adam's state begins with its first step
+            expected[name]["state"] = _after_a_step(optimizer) if trained else {}    # empty before the first step
     if wrong := _differences({name: value for name, value in state.items() if name != "preset"}, expected):
-        raise CheckpointError(f"this state of the preset {saved['name']!r} is of other observations or actions: "
-                              f"{'; '.join(wrong[:3])}; make the environment as it was then")
+        raise CheckpointError(f"this state of the preset {saved['name']!r} is of other observations or actions, or of "
+                              f"another learner: {'; '.join(wrong[:3])}; make both as they were then")

@@ -20,11 +20,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from .attention import Linear, fan_in_
-from .fast import FastPPO
 from .guards import FiniteNotes, NotFiniteError
-from .learner import Carry, Rollout, at, each, generators, joined, nobody, rows_of
-from .networks import Policy, as_tensors, dense, initialise
-from .ppo import sample
+from .learner import Carry, Rollout, at, each, generators, joined, nobody
+from .networks import Policy, dense, initialise
+from .on_policy import PPO
 from .presets import Network, Preset
 
 # %% ../../nbs/agent/64_agent.distillation.ipynb #3c596be7
@@ -158,9 +157,9 @@ def contrast(
     return F.softplus(((negative - positive) * anchor).sum(1) / temperature).mean()
 
 # %% ../../nbs/agent/64_agent.distillation.ipynb #cd7a1fbc
-class Distillation(FastPPO):
+class Distillation(PPO):
     "Achievement Distillation (Moon et al. 2023), on top of PPO. The environment has to tell what is `unlocked`."
-    kind, records = AchievementPolicy, False
+    policy_class, records = AchievementPolicy, False
     most_steps, most_others = 512, 16      # of a minibatch, per episode in it; episodes that one is matched with
 
     def __init__(self, preset: Preset, observation_space: spaces.Space, action_space: spaces.Discrete, seed: int,
@@ -188,36 +187,24 @@ class Distillation(FastPPO):
         achieved = torch.from_numpy(unlocked.sum(1)).to(self.device)
         return carry | {"achieved": achieved, "new": achieved > carry["achieved"]}
 
-    def recall(self, obs: Any, carry: Carry | None) -> tuple[Tensor, Carry]:
-        "What the heads read, (N, 2 F), and what is remembered then."
-        carry = carry or self.start(rows_of(obs))
+    def answer(self, obs: Any, carry: Carry) -> tuple[Tensor, Tensor, Carry]:
         features = self.policy.encode(obs)
         memory = torch.where(carry["new"][:, None], direction(carry["features"], features), carry["memory"])
-        return torch.cat([features, memory], 1), carry | {
+        return *self.policy.heads(torch.cat([features, memory], 1)), carry | {
             "memory": memory, "features": features, "new": torch.zeros_like(carry["new"])}
 
-    @torch.inference_mode()
     def act(self, obs: Any, carry: Carry | None = None,
             generator: torch.Generator | None = None) -> tuple[Tensor, Carry, dict[str, Tensor]]:
-        features, carry = self.recall(as_tensors(obs, self.device), carry)
-        logits, values = self.policy.heads(features)
-        actions, log_probs = sample(logits, torch.rand(len(logits), generator=generator or self.act_generator))
-        return actions, carry, {"log_probs": log_probs, "values": values, "memory": carry["memory"]}
+        actions, carry, extras = super().act(obs, carry, generator)
+        return actions, carry, extras | {"memory": carry["memory"]}
 
-    @torch.inference_mode()
-    def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor:
-        features, _ = self.recall(as_tensors(obs, self.device), carry)
-        return self.policy.heads(features)[0].softmax(1).cpu()
-
-    def value(self, obs: Any, carry: Carry) -> Tensor:
-        return self.policy.heads(self.recall(obs, carry)[0])[1]
-
-    def read(self, rollout: Rollout) -> dict[str, Any]:
+    def policy_inputs(self, rollout: Rollout) -> dict[str, Any]:
         none = torch.zeros(*rollout.actions.shape, self.preset.network.hidden[-1], device=self.device)
-        return {"obs": super().read(rollout), "memory": self.in_rows(rollout.extras.get("memory", none))}
+        return {"obs": super().policy_inputs(rollout),
+                "memory": self.flatten_batch(rollout.extras.get("memory", none))}
 
-    def judge(self, rollout: Rollout) -> dict[str, Any]:
-        batch = super().judge(rollout)
+    def compute_targets(self, rollout: Rollout) -> dict[str, Any]:
+        batch = super().compute_targets(rollout)
         self.segments.append(self.segment(rollout, batch["returns"].view(rollout.actions.shape)))
         self.after = [rollout.next_carry["features"].clone()]
         return batch

@@ -253,6 +253,6 @@ class ScriptedLearner(Learner):
 
 # %% ../../nbs/agent/54_agent.learner.ipynb #57f13697
 learners = Registry("learner", "envgen_nb.learners", Learner, {
-    "ppo": "envgen_nb.agent.fast:FastPPO", "ppo-memory": "envgen_nb.agent.memory:MemoryPPO",
+    "ppo": "envgen_nb.agent.on_policy:PPO", "ppo-memory": "envgen_nb.agent.memory:MemoryPPO",
     "ppo-rare": "envgen_nb.agent.rare:RarePPO", "ad": "envgen_nb.agent.distillation:Distillation",
     "random": "envgen_nb.agent.learner:RandomLearner", "scripted": "envgen_nb.agent.learner:ScriptedLearner"})

@@ -6,7 +6,6 @@
 __all__ = ['Recurrence', 'Memory', 'MemoryPolicy', 'MemoryPPO']
 
 # %% ../../nbs/agent/63_agent.memory.ipynb #03c7467b
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,10 +13,9 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from .attention import Linear, fan_in_
-from .fast import FastPPO
 from .learner import Carry, Rollout, each, rows_of
-from .networks import Policy, as_tensors
-from .ppo import sample
+from .networks import Policy
+from .on_policy import PPO
 from .presets import Network, Preset
 
 # %% ../../nbs/agent/63_agent.memory.ipynb #7c3da9aa
@@ -102,9 +100,9 @@ class MemoryPolicy(Policy):
         return torch.cat([seen.float(), remembered], 2).transpose(0, 1)
 
 # %% ../../nbs/agent/63_agent.memory.ipynb #eeba3a00
-class MemoryPPO(FastPPO):
+class MemoryPPO(PPO):
     "PPO with a memory. Minibatches are made of sub-environments, so there have to be at least as many."
-    kind, records = MemoryPolicy, False
+    policy_class, records = MemoryPolicy, False
 
     def __init__(self, preset: Preset, observation_space: spaces.Space, action_space: spaces.Discrete, seed: int,
                  device: torch.device | str = "cpu"):
@@ -116,38 +114,22 @@ class MemoryPPO(FastPPO):
     def start(self, num_envs: int) -> Carry:
         return {"h": torch.zeros(num_envs, self.preset.network.memory, device=self.device)}
 
-    @torch.inference_mode()
-    def act(self, obs: Any, carry: Carry | None = None,
-            generator: torch.Generator | None = None) -> tuple[Tensor, Carry, dict[str, Tensor]]:
-        features = self.step(as_tensors(obs, self.device), carry or self.start(rows_of(obs)))
-        logits, values = self.policy.heads(features)
-        actions, log_probs = sample(logits, torch.rand(len(logits), generator=generator or self.act_generator))
+    def answer(self, obs: Any, carry: Carry) -> tuple[Tensor, Tensor, Carry]:
+        starts = torch.zeros(rows_of(obs), 1, dtype=torch.bool, device=self.device)
+        one_step = {"obs": each(lambda value: value[:, None], obs), "starts": starts, "h": carry["h"]}
+        features = self.policy.features(one_step)[:, 0]
         h = features[:, -self.preset.network.memory:].clone()
-        return actions, {"h": h}, {"log_probs": log_probs, "values": values}
+        return *self.policy.heads(features), {"h": h}
 
-    @torch.inference_mode()
-    def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor:
-        features = self.step(as_tensors(obs, self.device), carry or self.start(rows_of(obs)))
-        return self.policy.heads(features)[0].softmax(1).cpu()
-
-    def step(self, obs: Any, carry: Carry) -> Tensor:
-        "What is seen and remembered after one more step, (N, F)."
-        h = carry["h"]
-        starts = torch.zeros(len(h), 1, dtype=torch.bool, device=h.device)
-        return self.policy.features({"obs": each(lambda value: value[:, None], obs), "starts": starts, "h": h})[:, 0]
-
-    def value(self, obs: Any, carry: Carry) -> Tensor:
-        return self.policy.heads(self.step(obs, carry))[1]
-
-    def in_rows(self, value: Tensor) -> Tensor:
+    def flatten_batch(self, value: Tensor) -> Tensor:
         "A row is a sub-environment with all its steps."
         return value.transpose(0, 1)
 
-    def read(self, rollout: Rollout) -> dict[str, Any]:
+    def policy_inputs(self, rollout: Rollout) -> dict[str, Any]:
         starts = torch.zeros_like(rollout.terminated)
         starts[1:] = (rollout.terminated | rollout.truncated)[:-1]
-        return {"obs": super().read(rollout), "starts": self.in_rows(starts).to(self.device),
+        return {"obs": super().policy_inputs(rollout), "starts": self.flatten_batch(starts).to(self.device),
                 "h": rollout.carry["h"].clone()}
 
-    def made_up(self, rows: int, steps: int = 0) -> dict[str, Any]:
-        return super().made_up(rows, steps or self.preset.algorithm.rollout_steps)
+    def example_batch(self, rows: int, steps: int = 0) -> dict[str, Any]:
+        return super().example_batch(rows, steps or self.preset.algorithm.rollout_steps)

@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import Tensor
 
-from .fast import FastPPO, gradients
 from .guards import FiniteNotes
 from envgen_nb.agent.learner import (
     Carry, Learner, Rollout, at, each, generators, joined, make_rollout, nobody, rows_of,
 )
 from .networks import Policy
+from .on_policy import PPO, compute_gradients
 from .presets import Algorithm, Preset
 from ..world import Simulator, Things
 
@@ -161,7 +161,7 @@ def imitation_loss(
     return loss, {"imitated": better.detach().mean()}
 
 # %% ../../nbs/agent/64a_agent.rare.ipynb #c6a53877
-class RarePPO(FastPPO):
+class RarePPO(PPO):
     """PPO with a reward for novelty, and with imitation of its own rare achievements.
 
     `things` and the number of objectives are the game's: `RarePPO.of(simulator, preset)` knows them. The environment
@@ -192,11 +192,6 @@ class RarePPO(FastPPO):
     def start(self, num_envs: int) -> Carry:
         return {"began": torch.full((num_envs,), self.steps, device=self.device)}
 
-    def act(self, obs: Any, carry: Carry | None = None,
-            generator: torch.Generator | None = None) -> tuple[Tensor, Carry, dict[str, Tensor]]:
-        actions, _, extras = super().act(obs, carry, generator)
-        return actions, carry or self.start(rows_of(obs)), extras
-
     def learn(self, rollout: Rollout, check: Callable[[], None] = nobody) -> dict[str, float]:
         if rollout.unlocked is None:
             raise ValueError("the learner 'ppo-rare' needs an environment that tells what has been achieved "
@@ -217,8 +212,8 @@ class RarePPO(FastPPO):
         return self.pairs.novelty(torch.cat([seen[0], seen[1][None]]), rollout.terminated | rollout.truncated,
                                   self.fresh)
 
-    def judge(self, rollout: Rollout) -> dict[str, Any]:
-        batch = super().judge(rollout)
+    def compute_targets(self, rollout: Rollout) -> dict[str, Any]:
+        batch = super().compute_targets(rollout)
         steps = {"obs": rollout.obs, "actions": rollout.actions, "rewards": rollout.rewards}
         self.examples.add(each(Tensor.cpu, steps), batch["returns"].view(rollout.actions.shape).cpu(),
                           rollout.terminated | rollout.truncated, rollout.unlocked, self.fresh,
@@ -231,13 +226,13 @@ class RarePPO(FastPPO):
         if drawn is None:
             return {"imitated": 0.0}
         batch = each(lambda value: value.to(self.device), drawn)
-        found, parts = gradients(self.policy, batch, self.preset.algorithm, self.pool, imitation_loss)
+        policy, algorithm = self.policy, self.preset.algorithm
+        found, parts = compute_gradients(policy, batch, lambda part: imitation_loss(policy, part, algorithm),
+                                         algorithm.microbatches, self.pool)
+        mine = {name: gradient for name, gradient in zip(policy.learned, found, strict=True)
+                if not name.startswith("prediction.")}                      # nothing is predicted from examples
         self.notes = FiniteNotes(self.device)
-        self.leave(found, "imitation", {"loss": parts["loss"]})
-        for name, parameter in self.policy.learned.items():
-            parameter.grad = None if name.startswith("prediction.") else parameter.grad      # that has no part in it
-        nn.utils.clip_grad_norm_(self.policy.parameters(), self.preset.algorithm.max_grad_norm)
-        self.optimizer.step()
+        self.follow(mine, "imitation", {"loss": parts["loss"]})
         self.notes.read()
         return {"imitated": float(parts["imitated"])}
 
