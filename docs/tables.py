@@ -8,14 +8,14 @@ import json
 import re
 import sys
 from collections import defaultdict
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from envgen_nb.designer.prompt import PLACEHOLDERS
 from envgen_nb.experiment.folder import ExperimentFolder
 from envgen_nb.files import read_jsonl
-from envgen_nb.results import mean, paired
+from envgen_nb.results import PERCENT, Estimate, limits_of, mean, paired
 from envgen_nb.studio.charts import COLOURS, Panel, sheet
 from envgen_nb.studio.experiment import gain_curves, plus_minus, setting_curves
 
@@ -78,8 +78,8 @@ def experiment(name: str) -> str:
     rows = []
     for arm in folder.experiment.arms:
         row = [f"`{arm}`: {ARMS[name][arm]}"]
-        for values in measured:
-            row += [plus_minus(mean(values[arm].values())),
+        for measure, values in zip(measures, measured, strict=True):
+            row += [plus_minus(mean(values[arm].values(), limits_of(measure))),
                     "" if arm == base else plus_minus(paired(values[arm], values[base]), signed=True)]
         rows.append(row)
     return table(head, rows, "l")
@@ -90,7 +90,7 @@ def chain(file: str) -> str:
     arms = json.loads((BENCHMARKS / file).read_text())["arms"]
     links = list(next(iter(arms["plain"].values())))
     return table(["in the original game", *(f"`{arm}`" for arm in arms)], [
-        [link, *(plus_minus(mean([one[link] for one in seeds.values()])) for seeds in arms.values())]
+        [link, *(plus_minus(mean([one[link] for one in seeds.values()], PERCENT)) for seeds in arms.values())]
         for link in links], "l")
 
 
@@ -192,7 +192,7 @@ def learners_measured() -> str:
                     for which in ("score_training", "score_policy")]
         ends = [_by_seed(of, "score_policy", 1) for of in (seeds, runs["ppo"])]
         row.append("" if arm == "ppo" else plus_minus(paired(*ends), signed=True))
-        rows.append(row + [plus_minus(mean(run[tool] for run in seeds.values()))
+        rows.append(row + [plus_minus(mean((run[tool] for run in seeds.values()), PERCENT))
                            for tool in ("make_iron_pickaxe", "make_iron_sword")])
     return table(["learner", "seeds", "1M steps: over training, %", "of the policy, %", "1.97M: over training, %",
                   "of the policy, %", "more than `ppo`", "make_iron_pickaxe, %", "make_iron_sword, %"], rows, "l")
@@ -227,7 +227,7 @@ def learners() -> str:
             values, base = ({seed: run[which] for seed, run in of.items()} for of in (runs, found["ppo"]))
             row += [plus_minus(mean(values.values())),
                     "" if learner == "ppo" else plus_minus(paired(values, base), signed=True)]
-        row += [plus_minus(mean(run["success"][tool] for run in runs.values()))
+        row += [plus_minus(mean((run["success"][tool] for run in runs.values()), PERCENT))
                 for tool in ("make_iron_pickaxe", "make_iron_sword")]
         rows.append([*row, f"{sum(run['steps_per_cpu_s'] for run in runs.values()) / len(runs):,.0f}"])
     return table(["learner", "seeds", "over all training episodes, %", "more than PPO", "of the final policy, %",
@@ -235,20 +235,27 @@ def learners() -> str:
                  rows, "l")
 
 
-def learners_pixels() -> str:
-    "PPO and Achievement Distillation from pixels at a million steps, the same seeds; no worlds are designed."
-    shape = {"learning_rate": 0.001, "num_envs": 32, "rollout_steps": 128}
-    text = {("ppo", json.dumps({})): "`ppo`",
-            ("ppo", json.dumps(shape)): "`ppo` in rollouts of 32 × 128, learning_rate 0.001",
-            ("ad", json.dumps(dict(sorted({**shape, "phase_episodes": 8, "phase_epochs": 1}.items())))):
-                "`ad`, the same and phase_episodes 8, phase_epochs 1"}
+_SHAPE = {"learning_rate": 0.001, "num_envs": 32, "rollout_steps": 128}
+PIXELS = {("ppo", json.dumps({})): "`ppo`",
+          ("ppo", json.dumps(_SHAPE)): "`ppo` in rollouts of 32 × 128, learning_rate 0.001",
+          ("ad", json.dumps(dict(sorted({**_SHAPE, "phase_episodes": 8, "phase_epochs": 1}.items())))):
+              "`ad`, the same and phase_episodes 8, phase_epochs 1"}
+
+
+def _pixels() -> dict[tuple[str, str], dict[int, dict[str, Any]]]:
+    "The records from pixels: (learner, changes) → seed → record."
     found: dict[tuple[str, str], dict[int, dict[str, Any]]] = defaultdict(dict)
     for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
         if record["preset"] == "laptop" and record["seed"] in range(33, 38):
             changes = json.dumps(record["changes"], sort_keys=True)
             found[record.get("learner", "ppo"), changes][record["seed"]] = record
-    rows = []
-    for key, said in text.items():
+    return found
+
+
+def learners_pixels() -> str:
+    "PPO and Achievement Distillation from pixels at a million steps, the same seeds; no worlds are designed."
+    rows, found = [], _pixels()
+    for key, said in PIXELS.items():
         runs, row = found[key], [said, str(len(found[key]))]
         for which in ("score_training", "score_policy"):
             values, base = ({seed: run[which] for seed, run in of.items()} for of in (runs, found["ppo", "{}"]))
@@ -341,6 +348,62 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "heist": heist, "language model": language_model, "placeholders": placeholders}
 
 
+def _more(name: str, arm: str, base: str, measure: str = "score at the end") -> Estimate:
+    "How much more one arm of an experiment has than another."
+    values = ExperimentFolder(BENCHMARKS / "experiments" / name).measured(measure)
+    return paired(values[arm], values[base])
+
+
+def _end(name: str, arm: str) -> float:
+    "The mean score at the end of an arm."
+    return mean(ExperimentFolder(BENCHMARKS / "experiments" / name).measured("score at the end")[arm].values()).value
+
+
+@cache
+def quotes() -> list[tuple[str, str, list[Any]]]:
+    "The numbers that stand in sentences: page, the words around them, and what they are."
+    area = "area under the curve"
+    runs = json.loads((BENCHMARKS / "learners.json").read_text())
+    pixels, (_, shaped, ad) = _pixels(), PIXELS
+
+    def learner(arm: str, base: str, which: str = "score_policy", k: int = 1) -> Estimate:
+        return paired(_by_seed(runs[arm], which, k), _by_seed(runs[base], which, k))
+
+    def pixel(which: str) -> Estimate:
+        return paired(*({seed: run[which] for seed, run in pixels[key].items()} for key in (ad, shaped)))
+
+    pickaxe = ExperimentFolder(BENCHMARKS / "experiments" / "transfer_4m").measured("success at make_iron_pickaxe")
+    return [
+        ("README.md", "It ends {:.1f} above PPO, at four million steps {:.1f}, with",
+         [_more("transfer", "steps", "plain"), _more("transfer_4m", "steps", "plain")]),
+        ("README.md", "Achievement Distillation ends {:.1f} higher,", [learner("ad-worlds", "ad")]),
+        ("README.md", "without any {:.1f} above PPO", [learner("rare", "ppo")]),
+        ("results", "`rules` differs from `fixed` by {:+.1f} in area and by {:+.1f} in score at the end",
+         [_more("paper", "rules", "fixed", area), _more("paper", "rules", "fixed")]),
+        ("results", "90% costs {:.1f} of the area under the curve", [_more("mixture", "share-50", "share-90", area)]),
+        ("results", "plain PPO gains {:.1f} over the end of `transfer`, `steps` gains {:.1f}.",
+         [_end("transfer_4m", arm) - _end("transfer", arm) for arm in ("plain", "steps")]),
+        ("results", "(the interval of the pickaxe begins at {:.1f}%)", [mean(pickaxe["steps"].values()).low]),
+        ("learner", "it is {:.1f} ahead after a million steps ({:.1f} over the training until then), and at the end it "
+         "is not: {:+.1f}.", [learner("ad", "ppo-long", *which) for which in (
+             ("score_policy", 0), ("score_training", 0), ("score_policy", 1))]),
+        ("learner", "{:.1f} higher than PPO with them, paired", [learner("rare", "ppo-worlds")]),
+        ("learner", "it is ahead over the training ({:+.1f}), and at the end it may be ({:+.1f})",
+         [learner("memory", "ppo", "score_training"), learner("memory", "ppo")]),
+        ("learner", "it is ahead by {:.1f} over the training, and by {:.1f} at the end",
+         [pixel("score_training"), pixel("score_policy")])]
+
+
+def quoted(page: Path, text: str) -> str:
+    "A page with the numbers in its sentences made anew."
+    for name, words, numbers in quotes():
+        if name in (page.name, page.stem):
+            pattern = re.sub(r"\\{:.*?\\}", lambda _: r"[-+]?\d+\.\d( \[[^]]*\])?", re.escape(words))
+            text, found = re.subn(pattern, words.format(*numbers), text)
+            assert found == 1, f"{page.name}: {found} times {words!r}"
+    return text
+
+
 def alone(drawing: str) -> str:
     "A drawing as a file of its own, dark on white."
     return drawing.replace("<style>", "<style>svg{color:#222;background:#fff}", 1)
@@ -388,7 +451,7 @@ def filled(text: str) -> str:
 
 def wanted() -> dict[Path, str]:
     "What each page and each figure should hold."
-    return {page: filled(page.read_text()) for page in PAGES} | figures()
+    return {page: quoted(page, filled(page.read_text())) for page in PAGES} | figures()
 
 
 def main() -> None:

@@ -3,31 +3,31 @@ import json
 import math
 import re
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from envgen_nb.cycle.folder import create_run
 from envgen_nb.cycle.run import Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.experiment.folder import ExperimentFolder
 from envgen_nb.results import (
+    MIN_SEEDS,
     Estimate,
     area_under_curve,
     edges,
     improvement,
-    interval,
     iqm,
     mean,
     measure,
     paired,
     scores,
     steps_to,
-    student_quantile,
     summary,
-    tail,
     training_episodes,
     training_score,
     wilson_interval,
@@ -39,64 +39,91 @@ SEEDS = [35.1, 36.9, 34.2, 37.0, 36.1, 35.0, 36.6, 34.9]
 numbers = st.floats(-1e6, 1e6)
 
 
-@pytest.fixture
-def stats():
-    return pytest.importorskip("scipy.stats")
+TRIALS = 2_000
+TRUTH = {"mean": 0.0, "iqm": 0.0, "paired": 0.0, "improvement": 0.5}
 
 
-@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 9, 29, 77, 1000])
-@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
-def test_student_quantile(stats, freedom, level):
-    assert student_quantile(freedom, level) == pytest.approx(stats.t.ppf((1 + level) / 2, freedom), rel=1e-6)
+def estimates(ours, base):
+    "Each statistic of two groups of seeds that do not differ."
+    return {"mean": mean(ours), "iqm": iqm(ours), "improvement": improvement(ours, base),
+            "paired": paired(dict(enumerate(ours)), dict(enumerate(base)))}
 
 
-@pytest.mark.parametrize("count", [2, 5, 8, 10, 100])
-def test_the_ends_are_hesterberg_s(stats, count):
-    "The expanded percentile interval: Phi(-sqrt(n / (n - 1)) t), and the plain one for many seeds."
-    expected = stats.norm.cdf(-math.sqrt(count / (count - 1)) * stats.t.ppf(0.975, count - 1))
-    assert tail(count) == pytest.approx(expected, rel=1e-5) and tail(count) < 0.025
-    assert tail(100_000) == pytest.approx(0.025, rel=1e-3)
+@pytest.mark.parametrize("count", [5, 8, 10, 20])
+def test_intervals_hold_the_truth_as_often_as_they_say(count):
+    "Of normal noise, in which there is nothing to find: 95% of the intervals hold the true value."
+    found = [estimates(*pair) for pair in np.random.default_rng(count).standard_normal((TRIALS, 2, count))]
+    for name, true in TRUTH.items():
+        held = sum(one[name].low <= true <= one[name].high for one in found)
+        assert 0.93 <= held / TRIALS <= 0.97, name
 
 
-def middle(x, axis):
-    cut = x.shape[axis] // 4
-    return np.sort(x, axis)[..., cut:x.shape[axis] - cut].mean(axis)
+@pytest.mark.parametrize("count", [5, 10])
+@pytest.mark.parametrize("effect", [0.5, 1, 2])
+def test_the_interval_of_an_improvement_holds_the_truth_where_there_is_one(count, effect):
+    true = NormalDist().cdf(effect / 2 ** 0.5)
+    found = [improvement(ours + effect, base) for ours, base in
+             np.random.default_rng(0).standard_normal((TRIALS, 2, count))]
+    assert 0.93 <= sum(one.low <= true <= one.high for one in found) / TRIALS <= 0.98
 
 
-@pytest.mark.parametrize("count", [2, 3, 8])
-@pytest.mark.parametrize("ours, theirs", [(mean, np.mean), (iqm, middle)])
-def test_the_bootstrap_is_scipy_s(stats, ours, theirs, count):
-    "The same resamples, and the percentiles at the level that the correction asks for."
-    found = ours(SEEDS[:count])
-    given = stats.bootstrap((SEEDS[:count],), theirs, n_resamples=10_000, method="percentile", axis=-1,
-                            confidence_level=1 - 2 * tail(count), vectorized=True,
-                            random_state=np.random.default_rng([0, 0])).confidence_interval
-    assert (found.low, found.high) == pytest.approx((given.low, given.high), rel=1e-12)
-    assert found.count == count and found.low <= found.value <= found.high
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_fewer_than_five_seeds_have_no_interval(count):
+    ours, base = SEEDS[:count], SEEDS[count:2 * count]
+    for name, one in estimates(ours, base).items():
+        assert (one.low, one.high, one.count) == (None, None, count), name
+    assert mean(ours).values == tuple(ours) == iqm(ours).values and improvement(ours, base).values == ()
+    assert f"{mean([1, 3.25]):+.1f}" == "+2.1 (+1.0, +3.2)" and plus_minus(mean([1, 3])) == "2.0 (1.0, 3.0)"
+    assert mean(SEEDS[:MIN_SEEDS]).low is not None and mean(SEEDS[:MIN_SEEDS]).values == ()
 
 
-def test_the_mean_of_many_seeds_has_the_t_interval(stats):
-    values = np.random.default_rng(1).normal(50, 8, 40)
-    found, half = mean(values), stats.t.ppf(0.975, 39) * stats.sem(values)
-    assert (found.low, found.high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.15)
+@pytest.mark.parametrize("count", [5, 8, 10, 20])
+def test_the_mean_has_student_s_interval(count):
+    values = np.random.default_rng(1).normal(50, 8, count)
+    expected = stats.t.interval(0.95, count - 1, values.mean(), stats.sem(values))
+    assert (mean(values).low, mean(values).high) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("count", [5, 8, 20])
+def test_the_iqm_has_the_standard_error_of_scipy_s_trimmed_mean(count):
+    values = np.random.default_rng(2).normal(50, 8, count)
+    found, cut = iqm(values), count // 4
+    low, high = stats.mstats.trimmed_mean_ci(values, (0.25, 0.25), alpha=0.05)        # with Student's quantile
+    wider = (found.high - found.low) / (high - low)
+    assert found.value - found.low == pytest.approx(found.high - found.value) and 1 <= wider < 1.2
+    assert (low + high) / 2 == pytest.approx(found.value) == np.sort(values)[cut:count - cut].mean()
+
+
+def test_newcombe_s_interval():
+    """Its ends are the probabilities whose own standard error, Hanley and McNeil's with the mean of both orders, is
+    1.96 times in the distance; and it stays between 0 and 1."""
+    found = improvement([1, 2, 4, 6, 8, 9], [0, 3, 5, 7, 7])
+    m, n = 6, 5
+    for end in (found.low, found.high):
+        q1, q2 = end / (2 - end), 2 * end ** 2 / (1 + end)
+        middle = (m + n) / 2 - 1
+        variance = (end * (1 - end) + middle * (q1 - end ** 2) + middle * (q2 - end ** 2)) / (m * n)
+        assert abs(found.value - end) == pytest.approx(1.959964 * variance ** 0.5, rel=1e-4)
+    best = improvement(range(5, 10), range(5))
+    assert (best.value, best.high) == (1, 1) and 0.5 < best.low < 0.9
+    assert improvement(range(5), range(5, 10)).low == 0
 
 
 @settings(deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=40))
 def test_iqm_is_the_trimmed_mean(values):
-    trim_mean = pytest.importorskip("scipy.stats").trim_mean
-    assert iqm(values).value == pytest.approx(trim_mean(values, 0.25), rel=1e-9, abs=1e-6)
+    assert iqm(values).value == pytest.approx(stats.trim_mean(values, 0.25), rel=1e-9, abs=1e-6)
 
 
 @settings(deadline=None)
 @given(*[st.lists(st.integers(0, 5), min_size=1, max_size=12)] * 2)
 def test_improvement_is_mann_whitney_s(ours, base):
-    statistic = pytest.importorskip("scipy.stats").mannwhitneyu(ours, base).statistic
+    statistic = stats.mannwhitneyu(ours, base).statistic
     found = improvement(ours, base)
     assert found.value == pytest.approx(statistic / (len(ours) * len(base)), abs=1e-12)
     assert found.value + improvement(base, ours).value == pytest.approx(1)
-    assert found.count == min(len(ours), len(base)) and (found.low is None) == (found.count == 1)
-    assert found.low is None or 0 <= found.low <= found.high <= 1
+    assert found.count == min(len(ours), len(base)) and (found.low is None) == (found.count < MIN_SEEDS)
+    assert found.low is None or 0 <= found.low <= found.value <= found.high <= 1
 
 
 def test_rliable_s_numbers_by_hand():
@@ -105,17 +132,16 @@ def test_rliable_s_numbers_by_hand():
     assert iqm([700, 3, 1, 2, 6, 4, 5, 0]).value == (2 + 3 + 4 + 5) / 4
     assert iqm([1, 2, 3, 4, 5]).value == 3 and iqm([1, 5, 9]).value == 5
     assert improvement([1, 3, 5], [2, 3]).value == pytest.approx(3.5 / 6)
-    assert improvement(SEEDS, SEEDS).value == 0.5 and improvement([2, 3], [0, 1]) == Estimate(1, 1, 1, 2)
+    assert improvement(SEEDS, SEEDS).value == 0.5 and improvement([2, 3], [0, 1]) == Estimate(1, None, None, 2)
 
 
-def test_few_seeds():
-    "With two seeds all that can be said is what was seen; with one, nothing; with none, not even a value."
-    assert mean([1, 3]) == Estimate(2, 1, 3, 2) and mean([4]) == Estimate(4, None, None, 1)
+def test_one_seed_and_none():
+    "With one seed all that can be said is what was seen; with none, not even a value."
+    assert mean([4]) == Estimate(4, None, None, 1, (4,)) and iqm([4]) == mean([4])
     assert str(mean([4])) == "4.0, 1 seed" and f"{mean([4]):.2f}" == "4.00" and f"{mean([1, 3])}" == str(mean([1, 3]))
     for nothing in (mean([]), iqm([None]), paired({1: 2.0}, {2: 3.0}), improvement([], [1, 2])):
         assert math.isnan(nothing.value) and (nothing.low, nothing.high, nothing.count) == (None, None, 0)
         assert str(nothing) == "–"
-    assert interval([1.0], np.mean) is None
 
 
 def test_what_is_missing_is_left_out():
@@ -133,23 +159,15 @@ def test_pairs_leave_out_what_the_seeds_share():
 
 def test_the_same_numbers_give_the_same_interval_and_the_global_state_is_left_alone():
     before = np.random.get_state()[1].tolist()
-    assert mean(SEEDS) == mean(list(SEEDS)) and np.random.get_state()[1].tolist() == before
-    assert interval(SEEDS, lambda x: x.mean(-1), seed=1) != interval(SEEDS, lambda x: x.mean(-1), seed=2)
+    assert mean(SEEDS) == mean(list(SEEDS)) and iqm(SEEDS) == iqm(list(SEEDS))
+    assert np.random.get_state()[1].tolist() == before
 
 
 def test_a_shift_and_a_scale_pass_through():
-    one, other = mean(SEEDS), mean([10 * value + 3 for value in SEEDS])
-    assert (other.value, other.low, other.high) == pytest.approx([10 * x + 3 for x in (one.value, one.low, one.high)])
-
-
-def test_it_covers_the_truth_more_often_than_the_plain_percentiles():
-    random, hits, plain = np.random.default_rng(0), 0, 0
-    for values in random.normal(50, 5, (400, 5)):
-        found = mean(values)
-        hits += found.low <= 50 <= found.high
-        low, high = np.quantile(values[random.integers(0, 5, (1000, 5))].mean(1), [0.025, 0.975])
-        plain += low <= 50 <= high
-    assert plain / 400 < 0.89 < hits / 400 < 0.98
+    for statistic in (mean, iqm):
+        one, other = statistic(SEEDS), statistic([10 * value + 3 for value in SEEDS])
+        assert (other.value, other.low, other.high) == pytest.approx(
+            [10 * x + 3 for x in (one.value, one.low, one.high)])
 
 
 def test_wilson_solves_its_equation():
@@ -256,7 +274,7 @@ def test_measures_by_name():
         measure("success at wod")(record)
 
 
-def test_the_record_of_eight_runs_with_a_language_model(stats):
+def test_the_record_of_eight_runs_with_a_language_model():
     """Its table is that of the scores that were recorded, beside the arms of the same commit, seed by seed."""
     recorded = ROOT / "nbs" / "lab" / "experiments" / "recordings" / "live"
     read = [[json.loads(line) for line in path.read_text().splitlines()]

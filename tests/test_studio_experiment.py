@@ -59,7 +59,7 @@ def test_they_go_on_and_the_answer_appears(seen):
     button(seen, "Run").click()
     board(seen, "2 of 2 runs done", 300)
     seen.page.locator(".envgen-chart").nth(2).wait_for()
-    seen.page.get_by_text("one seed is an anecdote").first.wait_for()
+    seen.page.get_by_text("fewer than 5 allow no conclusion").first.wait_for()
     seen.shot("experiment-done", button(seen, "Run"), height=2400)
 
 
