@@ -184,7 +184,8 @@ def setting_curves(folder: ExperimentFolder) -> list[Drawing]:
         others = [Series(arm, [0], [one], COLOURS[k % len(COLOURS)])
                   for k, (arm, one) in enumerate(means.items(), start=1) if arm not in values]
         if there:
-            found.append(curves(f"{measure}: mean over seeds, {_drawn([line])}", [line], name, zero=False, marks=others))
+            title = f"{measure}: mean over seeds, {_drawn([line])}"
+            found.append(curves(title, [line], name, zero=False, marks=others))
     return found
 
 # %% ../../nbs/studio/89_studio.experiment.ipynb #7f1f2bad
@@ -192,7 +193,8 @@ def objective_rows(folder: ExperimentFolder) -> tuple[list[str], list[list[str]]
     "Header and rows: the success rate of each objective at the end, arm by arm; the most different ones first."
     found = {arm: [summary["success"] for summary in of.values()] for arm, of in folder.summaries().items() if of}
     names = list(dict.fromkeys(name for rates in found.values() for one in rates for name in one))
-    means = {name: {arm: mean([one[name][-1] for one in rates], PERCENT) for arm, rates in found.items()} for name in names}
+    means = {name: {arm: mean([one[name][-1] for one in rates], PERCENT) for arm, rates in found.items()}
+             for name in names}
     spread = {name: np.ptp([estimate.value for estimate in of.values()]) for name, of in means.items()}
     rows = [[name, *(plus_minus(means[name][arm]) for arm in found)]
             for name in sorted(names, key=lambda name: -spread[name])]
