@@ -1,6 +1,6 @@
 # make            this list
 # make run        the main job: four EnvGen cycles on Crafter, no key and no GPU needed
-# make lab        JupyterLab, nbs/lab/envgen.ipynb open in it; the workshops are in nbs/workshop
+# make lab        JupyterLab on copies of the notebooks, in lab/: envgen.ipynb open, the workshops in lab/workshop
 # make test       what every change needs, in ten minutes: notebooks, tests, export is clean, lint
 # make test-all   the long forms of the tests, and nothing else: half an hour more
 # make test-gpu   the tests of learners and of killed runs on the NVIDIA GPU that is there
@@ -64,7 +64,7 @@ parity: $(READY)
 	$(BIN)/python tests/crafter_parity.py --steps $(STEPS) $(ARGS)
 
 lab: $(READY)
-	$(BIN)/jupyter lab --ServerApp.root_dir=. nbs/lab/envgen.ipynb $(ARGS)
+	$(BIN)/envgen lab $(ARGS)
 
 # Nothing but the first installation needs a network.
 docs: $(DOCS)

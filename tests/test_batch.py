@@ -23,10 +23,11 @@ from envgen_nb.batch import (
     play,
     read_parameters,
 )
+from envgen_nb.check import check_runs, check_settings
 from envgen_nb.cli import main
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
 from envgen_nb.cycle.run import run_cycles
-from envgen_nb.cycle.runs import open_run, reserve_folder
+from envgen_nb.cycle.runs import open_run, reserve_folder, runs_folder
 from envgen_nb.cycle.settings import RunSettings, SettingsError, load_settings, make_settings
 from envgen_nb.designer.prompt import load_templates
 from envgen_nb.studio.history import asked, templates_of
@@ -232,6 +233,19 @@ def test_wrong_parameters_are_refused_at_once(given, said, tmp_path, command):
     for how in (command, envgen) if given[0] == "sead" else (command,):
         done = how("run", "crafter", "-p", "folder", tmp_path / "run", "-p", *given)
         assert done.returncode == 2 and re.search(said, done.stderr) and not (tmp_path / "run").exists()
+
+
+def test_settings_are_looked_for_upwards(tmp_path, monkeypatch):
+    """As the kernel of a notebook in a folder of its own does: the model and the runs are those of the terminal."""
+    (tmp_path / "settings.ini").write_text("[designer]\nname = openai\nmodel = mine\nbase_url = http://localhost:1/v1\n")
+    (tmp_path / "lab").mkdir()
+    for place, runs in ((tmp_path, Path("runs")), (tmp_path / "lab", tmp_path / "runs")):
+        monkeypatch.chdir(place)
+        settings = load_settings()
+        assert (settings.designer, settings.designer_options["model"]) == ("openai", "mine") and runs_folder() == runs
+    assert open_run("", designer="none").path.parent == tmp_path / "runs" and list(Path().iterdir()) == []
+    said = "".join(f"{finding.name}: {finding.text}\n" for found in (check_settings({}), check_runs()) for finding in found)
+    assert f"settings: {tmp_path / 'settings.ini'}: agent symbols" in said and f"folder: {tmp_path / 'runs'} can" in said
 
 
 def test_parameters_are_settings():

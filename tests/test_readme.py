@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -84,30 +85,55 @@ def test_the_version_stands_in_the_changelog():
 
 
 def test_make_lab(tmp_path):
-    """JupyterLab starts on loopback with the notebook open, and serves the workshops, too."""
+    """JupyterLab opens a copy of the notebook, and says where; the notebooks of the clone are there to be read."""
+    (tmp_path / "settings.ini").write_text("[designer]\nname = none\n")
+    (tmp_path / "nbs").symlink_to(ROOT / "nbs")
+    stored = {path: path.read_bytes() for path in (ROOT / "nbs" / "lab").glob("*.ipynb")}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    options = f"--no-browser --allow-root --port={port} --port-retries=0 --IdentityProvider.token=for-the-test"
-    with open(tmp_path / "log", "w") as log:
-        process = subprocess.Popen([*MAKE, "lab", f"ARGS={options}"], cwd=ROOT, stdout=log, stderr=log,
-                                   start_new_session=True)
-    notebook, folder = (urllib.request.Request(f"http://127.0.0.1:{port}/api/contents/nbs/{path}?content=1",
-                                               headers={"Authorization": "token for-the-test"})
-                        for path in ("lab/envgen.ipynb", "workshop"))
-    answer = workshops = None
+    options = f"--no-browser --allow-root --port={port} --port-retries=0"
+    told, url = tmp_path / "log", f"http://127.0.0.1:{port}"
+    with open(told, "w") as log:
+        process = subprocess.Popen([*MAKE, "-f", ROOT / "Makefile", "-C", tmp_path, "-o", MAKE[1][5:] + "/.ready", "lab",
+                                    f"ARGS={options}"], stdout=log, stderr=log, start_new_session=True)
+
+    def ask(path: str, method: str = "GET", body: bytes | None = None) -> dict:
+        token = re.search(rf"{url}/lab/tree/lab/envgen.ipynb\?token=(\w+)", told.read_text())[1]
+        query = urllib.request.Request(f"{url}/api/contents/{path}", body, {"Authorization": f"token {token}"},
+                                       method=method)
+        with urllib.request.urlopen(query, timeout=30) as response:
+            return json.load(response)
+
     try:
         for _ in range(240):
-            with contextlib.suppress(OSError), urllib.request.urlopen(notebook, timeout=30) as response:
-                answer = json.load(response)
-                workshops = json.load(urllib.request.urlopen(folder, timeout=30))
+            with contextlib.suppress(OSError, TypeError):
+                opened = ask("lab/envgen.ipynb")
                 break
             time.sleep(0.25)
+        assert opened["type"] == "notebook" and opened["writable"], told.read_text()
+        workshops = {entry["name"] for entry in ask("lab/workshop")["content"]}
+        assert {"1_a_world_from_words.ipynb", "teacher.md"} <= workshops
+        changed = json.dumps({"type": "notebook", "format": "json", "content": opened["content"]}).encode()
+        assert ask("lab/envgen.ipynb", "PUT", changed)["name"] == "envgen.ipynb"
+        assert not ask("nbs/agent/55_agent.ppo.ipynb?content=0")["writable"]
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            ask("nbs/lab/envgen.ipynb", "PUT", changed)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
-    assert answer is not None and answer["type"] == "notebook", (tmp_path / "log").read_text()
-    assert {"1_a_world_from_words.ipynb", "teacher.md"} <= {entry["name"] for entry in workshops["content"]}
+    assert f"Your notebooks are in {tmp_path / 'lab'}" in told.read_text()
+    assert f"Runs are kept in {tmp_path / 'runs'}; settings: {tmp_path / 'settings.ini'}" in told.read_text()
+    assert stored == {path: path.read_bytes() for path in (ROOT / "nbs" / "lab").glob("*.ipynb")}
+
+
+def test_root_is_told_why_the_lab_does_not_start(tmp_path):
+    if os.geteuid():
+        pytest.skip("only root is refused")
+    done = subprocess.run([sys.executable, "-m", "envgen_nb", "lab", "--no-browser"], cwd=tmp_path, capture_output=True,
+                          text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].endswith("make lab ARGS=--allow-root, or envgen lab --allow-root")
 
 
 SEEN = {"make run": test_make_run, "make test": test_make_test_runs_everything,

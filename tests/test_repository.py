@@ -58,7 +58,7 @@ STATIONS = [("files", "registry"), ("world", "vector"), ("conformance", "simple"
             ("crafter", "heist", "minigrid"), ("sb3",),
             ("designer",), ("curriculum",), ("agent",), ("cycle",), ("results",),
             ("experiment",), ("studio",),
-            ("batch", "bench", "bench_train", "check"), ("cli",)]
+            ("batch", "bench", "bench_train", "check", "jupyter"), ("cli",)]
 FORBIDDEN = {"world": {"torch"}, "crafter": {"torch", "designer"}, "designer": {"torch", "crafter", "agent"},
              "curriculum": {"torch", "designer", "crafter"},
              "agent": {"crafter", "designer"}, "cycle": {"crafter"}, "results": {"torch", "plotly", "crafter"},

@@ -657,7 +657,7 @@ def page(run: ReadOnce) -> str:
             f"<title>{name}</title><style>{css}</style></head><body><header><p class=kind>EnvGen run · {game}</p>"
             f'<h1>{name}</h1>{badge}<nav aria-label="Parts of this report">{links}</nav></header><main>{missing}{whole}'
             f'</main><footer class="quiet"><p>Made by envgen_nb from the run’s folder. To go on with an unfinished '
-            f"run: <code>{html.escape(resume_command(run.path))}</code></p></footer></body></html>\n")
+            f"run: <code>{html.escape(resume_command(run.path.absolute()))}</code></p></footer></body></html>\n")
 
 
 def write_report(

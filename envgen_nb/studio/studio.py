@@ -24,8 +24,8 @@ from PIL import Image, ImageDraw
 
 from ..cycle.edit import EditError, change_templates
 from ..cycle.folder import RunFolder, as_designed
-from ..cycle.runs import load_agent, open_run
-from ..cycle.settings import load_settings
+from ..cycle.runs import load_agent, open_run, runs_folder
+from ..cycle.settings import find_ini, load_settings
 from ..designer.base import designs_worlds
 from ..designer.reply import Design
 from ..results import Point
@@ -296,12 +296,18 @@ def page_of(
     return "Measure" if did and happened in ("Evaluated", "Finished") else ""
 
 
+def _kept() -> str:
+    "Where runs are kept, and which settings.ini is read."
+    ini = find_ini()
+    return f"Runs are kept in {runs_folder().absolute()}; settings: {ini.absolute() if ini.exists() else 'the defaults'}"
+
+
 def _expected(studio: "Studio") -> widgets.Widget:
-    "What a whole run will take, and the way to what decides it."
-    told = widgets.HTML()
+    "What a whole run will take, the way to what decides it, and where it is kept."
+    told, kept = widgets.HTML(), widgets.HTML(f'<div class="envgen">{note(_kept(), "envgen-quiet")}</div>')
     bind(studio.plan, ["told"], lambda: setattr(told, "value", f'<div class="envgen">{note(studio.plan.told)}</div>'))
-    return row(button("Training settings", "How long the agent trains, with what, and what that takes",
-                      lambda: studio.open_page("Train"), studio.session, "sliders"), told)
+    return column(row(button("Training settings", "How long the agent trains, with what, and what that takes",
+                             lambda: studio.open_page("Train"), studio.session, "sliders"), told), kept)
 
 # %% ../../nbs/studio/87_studio.studio.ipynb #23d034c9
 class Studio(_Desk):
