@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from jupyter_client import AsyncKernelManager
 from jupyter_core.utils import run_sync
@@ -69,7 +69,10 @@ def read_parameters(
         else:
             try:
                 values[name] = json.loads(text)
-            except ValueError:
+            except ValueError as error:
+                if get_origin(field.annotation) is dict or text.lstrip().startswith(("{", "[")):
+                    raise SettingsError(f"{name}: {text!r} is no JSON: {error}. Like this, in single quotes: "
+                                        f"-p {name} '{{\"key\": \"value\"}}'") from None
                 values[name] = {"True": True, "False": False, "None": None}.get(text, text)
     settings = load_settings(**{k: v for k, v in (known | values).items() if k in RunSettings.model_fields})
     check_designer(settings)

@@ -80,7 +80,7 @@ class ReadOnlyKit(AsyncLargeFileManager):
     async def save(self, model: dict[str, Any], path: str = "") -> dict[str, Any]:
         "Save a file; error 403 for a stored notebook."
         if self._stored(path):
-            raise HTTPError(403, f"{path} belongs to the kit and is read-only here: save it under another name, in lab/")
+            raise HTTPError(403, f"{path} belongs to the kit and is read-only here: save it under another name")
         return await super().save(model, path)
 
 # %% ../nbs/commands/93a_jupyter.ipynb #580557c6

@@ -235,17 +235,54 @@ def test_wrong_parameters_are_refused_at_once(given, said, tmp_path, command):
         assert done.returncode == 2 and re.search(said, done.stderr) and not (tmp_path / "run").exists()
 
 
+def test_json_that_is_none_is_said_to_be_none(command):
+    for text in ('{"model": x}', "model=x"):
+        done = command("run", "crafter", "-p", "designer_options", text)
+        assert done.returncode == 2 and f"designer_options: {text!r} is no JSON" in done.stderr, done.stderr
+
+
+def test_a_parameter_is_no_option(command):
+    done = command("run", "crafter", "--num-cycles", "3")
+    assert done.returncode == 2 and done.stderr.endswith("is given like this: -p num_cycles 3\n")
+    assert command("check", "--bogus").stderr.endswith("unrecognized arguments: --bogus\n")
+
+
+def test_the_help_of_run_names_its_parameters(command):
+    told = command("run", "--help").stdout
+    named = set(re.findall(r"^  (\w+) ", told, re.MULTILINE))
+    assert set(notebook_parameters(find_notebook())) - {"simulator"} <= named
+
+
+@pytest.mark.parametrize(("line", "status", "shown"), [
+    ("{} prompt crafter | true", 141, "^$"),                                                      # nobody reads
+    ("PYTHONIOENCODING=ascii {} prompt crafter --templates nowhere-\u2192", 2, r"nowhere-"),
+    ("PYTHONIOENCODING=ascii {} worlds crafter {folder}/worlds.json", 1, r'"w\?\?d" is not allowed'),
+    ("{} worlds crafter {folder}/worlds.json 2>&-", 1, "^$"), ("{} --version <&- 2>&-", 0, "^envgen_nb [0-9.]+\n$")])
+def test_pipes_encodings_and_closed_streams(line, status, shown, tmp_path):
+    (tmp_path / "worlds.json").write_text('[{"environment_settings": {"tree_rarity": "w\u2192\u2192d"}}]')
+    line = line.format(ENVGEN, folder=tmp_path)
+    done = subprocess.run(["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True)
+    assert done.returncode == status and "Traceback" not in done.stderr and "Exception" not in done.stderr, done.stderr
+    assert re.search(shown, done.stdout + done.stderr), done
+
+
+def test_worlds_say_nothing_of_what_is_not_there(tmp_path, command):
+    (tmp_path / "worlds.json").write_text("[{}]")
+    assert "None" not in command("worlds", "crafter", tmp_path / "worlds.json").stdout
+
+
 def test_settings_are_looked_for_upwards(tmp_path, monkeypatch):
     """As the kernel of a notebook in a folder of its own does: the model and the runs are those of the terminal."""
-    (tmp_path / "settings.ini").write_text("[designer]\nname = openai\nmodel = mine\nbase_url = http://localhost:1/v1\n")
+    ini = "[designer]\nname = openai\nmodel = mine\nbase_url = http://localhost:1/v1\n"
+    (tmp_path / "settings.ini").write_text(ini)
     (tmp_path / "lab").mkdir()
     for place, runs in ((tmp_path, Path("runs")), (tmp_path / "lab", tmp_path / "runs")):
         monkeypatch.chdir(place)
         settings = load_settings()
         assert (settings.designer, settings.designer_options["model"]) == ("openai", "mine") and runs_folder() == runs
     assert open_run("", designer="none").path.parent == tmp_path / "runs" and list(Path().iterdir()) == []
-    said = "".join(f"{finding.name}: {finding.text}\n" for found in (check_settings({}), check_runs()) for finding in found)
-    assert f"settings: {tmp_path / 'settings.ini'}: agent symbols" in said and f"folder: {tmp_path / 'runs'} can" in said
+    said = "".join(f"{one.name}: {one.text}\n" for found in (check_settings({}), check_runs()) for one in found)
+    assert f"settings: {tmp_path / 'settings.ini'}: agent" in said and f"folder: {tmp_path / 'runs'} can" in said
 
 
 def test_parameters_are_settings():

@@ -81,9 +81,10 @@ def training(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("ways", [{signal.SIGKILL: -9, signal.SIGTERM: 143},
-                                  pytest.param({signal.SIGINT: 130}, marks=pytest.mark.long)], ids=["killed", "Ctrl-C"])
+                                  pytest.param({signal.SIGINT: 130, signal.SIGUSR1: 138}, marks=pytest.mark.long)],
+                         ids=["killed", "Ctrl-C"])
 def test_runs_that_are_stopped(tmp_path, ways):
-    """Ctrl-C, SIGTERM and SIGKILL: the kernel ends, nothing is left but the run, and the terminal says how to go on."""
+    """By Ctrl-C or a signal: the kernel ends, nothing is left but the run, and the terminal says how to go on."""
     runs = {how: start(tmp_path, "run", "crafter", *TINY, 2_000_000, "-p", "folder", how.name) for how in ways}
     for how, run in runs.items():
         folder = tmp_path / how.name

@@ -95,8 +95,9 @@ def test_make_lab(tmp_path):
     options = f"--no-browser --allow-root --port={port} --port-retries=0"
     told, url = tmp_path / "log", f"http://127.0.0.1:{port}"
     with open(told, "w") as log:
-        process = subprocess.Popen([*MAKE, "-f", ROOT / "Makefile", "-C", tmp_path, "-o", MAKE[1][5:] + "/.ready", "lab",
-                                    f"ARGS={options}"], stdout=log, stderr=log, start_new_session=True)
+        there = ["-f", ROOT / "Makefile", "-C", tmp_path, "-o", f"{MAKE[1][5:]}/.ready"]
+        process = subprocess.Popen([*MAKE, *there, "lab", f"ARGS={options}"], stdout=log, stderr=log,
+                                   start_new_session=True)
 
     def ask(path: str, method: str = "GET", body: bytes | None = None) -> dict:
         token = re.search(rf"{url}/lab/tree/lab/envgen.ipynb\?token=(\w+)", told.read_text())[1]

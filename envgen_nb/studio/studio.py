@@ -299,7 +299,8 @@ def page_of(
 def _kept() -> str:
     "Where runs are kept, and which settings.ini is read."
     ini = find_ini()
-    return f"Runs are kept in {runs_folder().absolute()}; settings: {ini.absolute() if ini.exists() else 'the defaults'}"
+    settings = ini.absolute() if ini.exists() else "the defaults"
+    return f"Runs are kept in {runs_folder().absolute()}; settings: {settings}"
 
 
 def _expected(studio: "Studio") -> widgets.Widget:
