@@ -211,15 +211,17 @@ def check_settings(
     call: bool = False,         # whether to make one small call to a model
 ) -> Iterator[Finding]:
     "The settings of a run, and its designer."
-    from envgen_nb.cycle.settings import load_settings
+    from envgen_nb.cycle.settings import find_ini, load_settings
     from envgen_nb.designer.base import make_designer
+    ini = find_ini()
     try:
         settings = load_settings(**given)
     except ValueError as error:
         yield Finding("Settings", "settings", "wrong", _words(error), "correct it in settings.ini, or in what you gave")
         return
     shown = ", ".join(f"{name} {value}" for name, value in settings.designer_options.items())
-    yield Finding("Settings", "settings", "ok", f"agent {settings.agent} on {settings.device}, designer "
+    yield Finding("Settings", "settings", "ok", f"{ini.absolute() if ini.exists() else 'no settings.ini'}: "
+                  f"agent {settings.agent} on {settings.device}, designer "
                   f"{settings.designer}{f' with {shown}' if shown else ''}")
     designer = make_designer(settings.designer, **settings.designer_options)
     yield from check_designer(designer, call)

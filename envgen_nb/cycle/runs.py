@@ -19,13 +19,14 @@ from typing import Any
 from ..agent.learner import Learner
 from .folder import RunFolder, RunFolderError, create_run, read_file
 from .run import load_state, new_learner
-from .settings import RunSettings, load_settings, read_ini, take_names
+from .settings import RunSettings, find_ini, load_settings, read_ini, take_names
 from ..files import check_folder, holder, local_path, parse_json, write_json
 
 # %% ../../nbs/cycle/69_cycle.runs.ipynb #e5e0c265
 def runs_folder() -> Path:
-    "Where runs are kept: settings.ini, or `runs`."
-    return Path(read_ini()["runs"].get("folder", "runs"))
+    "Where runs are kept: as settings.ini says, from the folder of that file, or `runs` beside it."
+    ini = find_ini()
+    return ini.parent / read_ini(ini)["runs"].get("folder", "runs")
 
 
 def reserve_folder(simulator: str) -> Path:
