@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['write_bytes', 'write_text', 'write_json', 'local_path', 'check_folder', 'append_jsonl', 'read_jsonl', 'parse_json',
-           'FolderInUse', 'hold_folder', 'holder', 'usable_cores', 'machine']
+           'FolderInUse', 'hold_folder', 'holder', 'FolderGone', 'watch_place', 'check_links', 'usable_cores',
+           'machine']
 
 # %% ../nbs/world/00_files.ipynb #1e479f5e
 import contextlib
@@ -14,8 +15,9 @@ import math
 import os
 import re
 import secrets
+import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,6 +34,9 @@ def write_bytes(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as file:
+            if path.is_file() and not path.is_symlink():
+                with contextlib.suppress(OSError):           # a file system without modes
+                    shutil.copymode(path, temporary)         # a file for its owner alone stays one
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -45,7 +50,13 @@ def write_bytes(
 def _explained(error: OSError, path: Path) -> OSError:
     "The same kind of error, with the file it is about and what became of it."
     kept = " What was there before is untouched." if path.exists() else ""
-    return type(error)(error.errno, f"cannot write {path.name} in {path.parent}: {error.strerror}.{kept}")
+    why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+    return type(error)(error.errno, f"cannot write {path.name} in {path.parent}: {why}.{kept}")
+
+
+def _no_link(path: str, flags: int) -> int:
+    "Open a file, but not through a link: an opener for `open`."
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -88,7 +99,7 @@ def append_jsonl(path: str | Path, record: dict[str, Any]) -> None:
     line = (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "a+b") as file:
+        with open(path, "a+b", opener=_no_link) as file:
             if file.seek(0, os.SEEK_END) > 0:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":
@@ -143,7 +154,7 @@ _NO_FLOCK = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP)
 def _open_lock(path: Path, mode: str) -> IO[str]:
     "Open a lock file. A link is refused: what it leads to would be overwritten."
     try:
-        return open(path, mode, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666))
+        return open(path, mode, opener=_no_link)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
@@ -222,6 +233,52 @@ def _marked(marker: SoftFileLock) -> int | None:
                 return None
     return number
 
+
+# %% ../nbs/world/00_files.ipynb #37dd3206
+class FolderGone(RuntimeError):
+    "A folder in which this process works was renamed, deleted or replaced."
+
+
+@contextlib.contextmanager
+def watch_place(
+    folder: str | Path,               # that is there
+) -> Iterator[Callable[[], None]]:    # call it before a write: it raises `FolderGone`
+    "Notice when a folder is no longer where it was."
+    opened = os.open(folder, os.O_RDONLY)          # while it is open, no other folder gets its number
+
+    def check() -> None:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(folder), os.fstat(opened)):
+                return
+        raise FolderGone(f"{folder} was renamed, deleted or replaced while this process worked in it. Nothing more is "
+                         "written; if it has another name now, go on with it there.")
+
+    try:
+        yield check
+    finally:
+        os.close(opened)
+
+# %% ../nbs/world/00_files.ipynb #8d4fd2cb
+def check_links(folder: str | Path) -> None:
+    "`ValueError` if a link in a folder leads out of it, or something in it is neither a file nor a folder."
+    root = os.path.realpath(folder)
+    for entry in _entries(folder):
+        if entry.is_symlink():
+            target = os.path.realpath(entry)
+            if os.path.commonpath([root, target]) != root:
+                raise ValueError(f"{entry.path} is a link to {target}, outside the folder. Put a copy of the file in "
+                                 "its place, or delete the link")
+        elif not (entry.is_file() or entry.is_dir()) and os.path.lexists(entry):
+            raise ValueError(f"{entry.path} is neither a file nor a folder. Delete it")
+
+
+def _entries(folder: str | Path) -> Iterator[os.DirEntry]:
+    "All that is in a folder and in the folders in it; no link is followed."
+    with contextlib.suppress(OSError), os.scandir(folder) as found:          # one that is deleted meanwhile, say
+        for entry in found:
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                yield from _entries(entry)
 
 # %% ../nbs/world/00_files.ipynb #d828f828
 _VERSIONS = ("envgen_nb", "torch", "numpy", "crafter", "numba", "gymnasium", "openai", "pydantic")

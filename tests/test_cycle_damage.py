@@ -1,5 +1,6 @@
 """Files of a run that are missing or damaged: a plain error that names the file, and advice that does what it says."""
 import json
+import os
 import re
 import shutil
 
@@ -12,9 +13,10 @@ from envgen_nb.batch import play
 from envgen_nb.cli import main
 from envgen_nb.cycle.edit import position
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
-from envgen_nb.cycle.run import Evaluated, Training, run_cycles
+from envgen_nb.cycle.run import Evaluated, Finished, Training, run_cycles
+from envgen_nb.cycle.runs import label_run
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.files import append_jsonl
+from envgen_nb.files import FolderGone, append_jsonl, write_text
 from envgen_nb.studio.compare import compare_view
 from envgen_nb.studio.report import write_report
 from envgen_nb.studio.run import Session
@@ -226,6 +228,102 @@ def test_to_delete_a_line_does_what_was_said(copy, name, line):
         RunFolder(copy).check()
     (copy / name).write_bytes(original)
     RunFolder(copy).check()
+
+
+@pytest.mark.parametrize("name", ["usage.jsonl", "events.jsonl", "cycle-1/metrics.jsonl"])
+def test_a_line_that_a_kill_cut_short_is_passed_over_wherever_it_was_cut(copy, name):
+    """After an inner brace, too, at the end of the log and before a line that was written later."""
+    original = (copy / name).read_bytes()
+    last = original.rstrip(b"\n").rpartition(b"\n")[2]
+    whole = RunFolder(copy).check().calls(), RunFolder(copy).events(), RunFolder(copy).metrics("cycle-1")
+    inner = b'{"note": "a } and a \\" { in a text", "usage": {"calls": 1}'
+    for cut in (last[:1], last[:len(last) // 2], last[:last.rindex(b"}")], inner, inner[:12], inner[:24], inner[:-1]):
+        for data in (original + cut, cut + b"\n" + original):
+            (copy / name).write_bytes(data)
+            run = RunFolder(copy).check()
+            assert (run.calls(), run.events(), run.metrics("cycle-1")) == whole, cut
+    (copy / name).write_bytes(original + inner + b", }")
+    with pytest.raises(RunFolderError, match=f"{name.rpartition('/')[2]} is damaged: in line"):
+        RunFolder(copy).check()
+
+
+LINKS = [".lock", "run.json", "events.jsonl", "usage.jsonl", "checkpoint.pt", "labels.json", "cycle-1/prompt.md",
+         "cycle-1/worlds.json", "cycle-1/metrics.jsonl", "tensorboard", "templates", "cycle-2", "mine"]
+
+
+@pytest.mark.parametrize("name", first(5, LINKS))
+def test_no_link_is_followed_out_of_the_folder(copy, tmp_path, name):
+    """Neither for reading nor for writing nor for packing; a link from one place of the run to another is a person's."""
+    other, place = tmp_path / "other", copy / name
+    if place.is_dir():
+        shutil.copytree(place, other)
+        shutil.rmtree(place)
+    else:
+        other.write_bytes(place.read_bytes() if place.exists() else b"thesis")
+        place.unlink(missing_ok=True)
+    place.symlink_to(other)
+    before = [(path, path.is_file() and path.read_bytes()) for path in sorted([other, *other.rglob("*")])]
+    for attempt in (lambda: list(run_cycles(copy)), lambda: RunFolder(copy)):
+        with pytest.raises(RunFolderError, match=f"(?s){re.escape(str(place))} is a link.*{re.escape(str(other))}"):
+            attempt()
+    assert main(["resume", str(copy)]) == main(["share", str(copy)]) == main(["report", str(copy)]) == 2
+    session = Session()
+    session.open(copy)
+    assert "is a link" in session.error
+    assert [(path, path.is_file() and path.read_bytes()) for path in sorted([other, *other.rglob("*")])] == before
+    assert not (tmp_path / "run.zip").exists() and not (copy / "report.html").exists()
+
+
+def test_a_link_inside_a_run_and_a_link_to_a_run_are_followed(copy, tmp_path):
+    (copy / "best").symlink_to("cycle-2")
+    (tmp_path / "there").symlink_to(copy)
+    assert RunFolder(tmp_path / "there").check().finished()
+    (copy / ".lock").unlink()
+    (copy / ".lock").symlink_to("run.json")                                      # but nothing is written through one
+    before = contents(copy)
+    with pytest.raises(OSError, match=r"\.lock is a link"):
+        list(run_cycles(copy))
+    assert contents(copy) == before
+
+
+def test_what_is_no_file_is_refused(copy):
+    os.mkfifo(copy / "cycle-1" / "thoughts-1.md")                                # reading it would never end
+    with pytest.raises(RunFolderError, match=r"thoughts-1.md is neither a file nor a folder"):
+        RunFolder(copy)
+
+
+@pytest.mark.parametrize("moved", ["renamed", "deleted", "replaced"])
+def test_a_run_that_is_renamed_or_deleted_stops_at_the_next_write(tmp_path, moved):
+    folder = create_run(make_settings(**SMALL), tmp_path / "run").path
+    events = run_cycles(folder)
+    next(event for event in events if isinstance(event, Training))
+    if moved == "deleted":
+        shutil.rmtree(folder)
+    else:
+        folder.rename(tmp_path / "renamed")
+    if moved == "replaced":
+        create_run(make_settings(**SMALL | {"seed": 6}), folder)
+    before = contents(folder)
+    with pytest.raises(FolderGone, match="run was renamed, deleted or replaced"):
+        list(events)
+    assert contents(folder) == before and folder.exists() == (moved == "replaced")
+    if moved == "renamed":
+        assert [type(event) for event in run_cycles(tmp_path / "renamed")][-1] is Finished
+        with pytest.raises(RunFolderError, match="is not a run"):
+            label_run(folder, name="mine")
+        assert not folder.exists()
+
+
+def test_a_file_that_was_for_its_owner_alone_stays_so(tmp_path):
+    for mode in (0o600, 0o640, 0o644):
+        path = tmp_path / f"{mode:o}"
+        path.write_text("before")
+        path.chmod(mode)
+        write_text(path, "after")
+        assert path.stat().st_mode & 0o777 == mode and path.read_text() == "after"
+    write_text(tmp_path / "new", "")
+    (tmp_path / "plain").write_text("")
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_purposes_are_as_many_as_worlds(copy):

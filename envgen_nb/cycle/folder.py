@@ -13,6 +13,7 @@ __all__ = ['PHASES', 'PLAYERS', 'PLACES', 'FORMAT', 'Rates', 'counted_in', 'in_p
 import io
 import itertools
 import json
+import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ from ..designer.prompt import Archived, Original, Told, WorldRecord, load_templa
 from ..designer.base import Usage, designs_worlds
 from ..designer.reply import MAX_WEIGHT, Design, origin, parse_reply, unmarked
 from envgen_nb.files import (
-    check_folder, hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text,
+    check_folder, check_links, hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text,
 )
 from ..world import Simulator, World, check_world, counted, get_simulator
 
@@ -94,15 +95,21 @@ def parse_text(data: bytes) -> str:
 
 
 def parse_lines(data: bytes) -> list[tuple[int, Any]]:
-    "The records of a log, each with the number of its line; one that a kill cut short is passed over."
+    "The records of a log, each with the number of its line; one that a kill cut short is skipped."
     found = []
     for number, line in enumerate(data.split(b"\n"), start=1):
         try:
             found += [(number, parse_json(line))] if line.strip() else []
         except ValueError as error:
-            if not line.startswith(b"{") or line.rstrip().endswith(b"}"):
+            if not _is_cut(line):
                 raise ValueError(f"in line {number}, {error}") from None
     return found
+
+
+def _is_cut(line: bytes) -> bool:
+    "True if this is the beginning of a record: not all of its braces are closed."
+    outside = re.sub(rb'"(?:[^"\\]|\\.)*"?', b"", line)     # without its texts, of which the last may be open
+    return line.startswith(b"{") and outside.count(b"{") > outside.count(b"}")
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #dafe3e1d
 def _check(right: Any, what: str) -> None:
@@ -127,7 +134,7 @@ class RunFolder:
     TRIAL, THOUGHTS = "trial", "thoughts-{}.md"            # of a cycle: a folder, see `last_question`; of a reply
 
     def __init__(self, path: str | Path):
-        self.path = Path(path)
+        self.path, self.still_there = Path(path), lambda: None      # while a process works in it: see `run_cycles`
         self.info = _read_info(self.path)
         self.settings = RunSettings(**self.info["settings"])
         self.simulator: Simulator = get_simulator(self.settings.simulator)
@@ -136,6 +143,7 @@ class RunFolder:
 
     def file(self, name: str, cycle: str = "") -> Path:
         "Where a file of the run, or of a cycle of it, is or will be."
+        self.still_there()
         return self.path / cycle / name
 
     def text(self, cycle: str, name: str) -> str | None:
@@ -520,6 +528,10 @@ def _read_info(path: Path) -> dict[str, Any]:
         _check(info["threads"] is None or (type(info["threads"]) is int and info["threads"] > 0), "threads is wrong")
         return info
 
+    try:
+        check_links(path)
+    except ValueError as error:
+        raise RunFolderError(f"{error}.") from None
     info = read_file(path / RunFolder.INFO, parse,
                      "Put back a copy of it: nothing else says what the run's settings are.")
     if info is None:

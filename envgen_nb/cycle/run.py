@@ -42,7 +42,7 @@ from ..designer.design import Attempt, Budget, best, chosen, conversation, desig
 from ..designer.prompt import WorldRecord, choice_prompt, first_prompt, load_templates, update_prompt
 from ..designer.base import Designer, DesignerError, Request, Usage, make_designer
 from ..designer.reply import Design, bottleneck_in
-from ..files import append_jsonl, hold_folder, read_jsonl, write_json, write_text
+from ..files import FolderGone, append_jsonl, hold_folder, read_jsonl, watch_place, write_json, write_text
 from ..world import World, counted, random_world
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #6111d069
@@ -600,7 +600,7 @@ def _train(walk: _Walk, cycle: str) -> Iterator[Event]:
     except NotFiniteError as error:
         raise NotFiniteError(_broken(walk, cycle, error)) from error
     except Exception:                                    # of `check`, or of a full disk
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, FolderGone):
             cut_metrics(walk.run, cycle, kept)
         raise
     walk.trained, walk.rollouts = walk.trained + 1, 0
@@ -752,11 +752,12 @@ def run_cycles(
 
     Close the generator to stop; call again to go on. To stop within a second, raise from `check` or `on_text`: the run
     then goes on from its last checkpoint. A finished run tells `Started` and `Finished`. Errors:
-    `FolderInUse` when another process works on the folder; `RunFolderError`, `DesignError`,
+    `FolderInUse` when another process works on the folder; `FolderGone` when it is renamed or deleted meanwhile,
+    before anything is written at its old place; `RunFolderError`, `DesignError`,
     `BudgetError`, `DesignerError` and `OSError` with what to do; after each the folder is as good as before.
     """
     run = RunFolder(path)
-    with hold_folder(run.path), _torch_as(run.settings):
+    with hold_folder(run.path), watch_place(run.path) as run.still_there, _torch_as(run.settings):
         walk = _open(run, on_text, check, on_wait, around_call)
         try:
             for event in _whole(walk):
