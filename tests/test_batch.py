@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -206,6 +207,15 @@ def test_a_run_is_shared_without_its_agents(run, tmp_path):
     assert RunFolder(tmp_path / "tiny").check().finished() and list(tmp_path.glob(".*")) == []
 
 
+def test_a_shared_run_replaces_no_file_that_was_not_named(run, tmp_path, capsys):
+    copy = tmp_path / "v0.2"
+    subprocess.run(["cp", "-r", run.path, copy], check=True)
+    (tmp_path / "v0.2.zip").write_text("mine")
+    assert main(["share", str(copy)]) == 0 and "v0.2-2.zip" in capsys.readouterr().out
+    assert zipfile.is_zipfile(tmp_path / "v0.2-2.zip")
+    assert (tmp_path / "v0.2.zip").read_text() == "mine"
+
+
 def test_no_key_anywhere(run):
     for path in run.path.rglob("*"):
         if path.is_file():
@@ -390,3 +400,18 @@ def test_ones_own_notebook_comes_first(tmp_path, monkeypatch):
     (tmp_path / "nbs" / "lab" / "envgen.ipynb").unlink()
     with pytest.raises(SettingsError, match="no notebook envgen.ipynb in .*nbs/lab, nor in .*nowhere/lab$"):
         find_notebook()
+
+
+@pytest.mark.long
+def test_a_run_that_is_renamed_is_told_and_not_made_again(tmp_path):
+    process = subprocess.Popen([ENVGEN, "run", "crafter", "-p", "folder", str(tmp_path / "run"), "-p", "final_steps",
+                                "1000000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    events = tmp_path / "run" / "events.jsonl"
+    while not (events.exists() and "Training" in events.read_text()):
+        assert process.poll() is None
+        time.sleep(0.1)
+    events.parent.rename(tmp_path / "renamed")
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 2 and re.search(r"envgen: .*run was renamed, deleted or replaced", errors), errors
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["renamed"]
+    assert not RunFolder(tmp_path / "renamed").finished()
