@@ -253,7 +253,7 @@ LINKS = [".lock", "run.json", "events.jsonl", "usage.jsonl", "checkpoint.pt", "l
 
 @pytest.mark.parametrize("name", first(5, LINKS))
 def test_no_link_is_followed_out_of_the_folder(copy, tmp_path, name):
-    """Neither for reading nor for writing nor for packing; a link from one place of the run to another is a person's."""
+    """Neither for reading nor for writing nor for packing."""
     other, place = tmp_path / "other", copy / name
     if place.is_dir():
         shutil.copytree(place, other)

@@ -25,8 +25,8 @@ from envgen_nb.cycle.run import Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.files import FolderInUse, read_jsonl
 
-SMALL = dict(vocabulary="extended", num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=6_144, evaluation_runs=1,
-             evaluation_episodes=4, threads=1, seed=5, device=DEVICE, deterministic=DEVICE != "cpu")
+SMALL = dict(vocabulary="extended", num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=6_144,
+             evaluation_runs=1, evaluation_episodes=4, threads=1, seed=5, device=DEVICE, deterministic=DEVICE != "cpu")
 
 # Checkpoints after every rollout, so that kills meet many different positions.
 GO = """
