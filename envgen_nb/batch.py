@@ -29,7 +29,7 @@ from .cycle.folder import RunFolder, check_free, placebo, resume_command
 from .cycle.run import run_cycles
 from .cycle.runs import load_agent, open_run
 from .cycle.settings import RunSettings, SettingsError, check_designer, load_settings
-from .files import FolderInUse, hold_folder, write_bytes
+from .files import FolderInUse, hold_folder, watch_place, write_bytes
 from .studio.play import animate, record
 from .studio.progress import watch
 from .studio.report import write_report      # where the notebooks of earlier runs look for it
@@ -170,19 +170,24 @@ def run_notebook(
     """Run the lab notebook headless with papermill and tell the terminal how it goes.
 
     Errors: `RunFolderError` for a new run where something is already, `FolderInUse` for one that another process works
-    on, `NotebookError`. Each of them, and Ctrl-C, has a note that says how to go on, if there is a run to go on with.
+    on, `FolderGone` for one that is renamed or deleted meanwhile, `NotebookError`. Each of them, and Ctrl-C, has a note
+    that says how to go on, if there is a run to go on with.
     """
     import papermill                                                    # takes two seconds: not at each command
     from papermill.exceptions import PapermillExecutionError
     notebook, folder = find_notebook(), Path(folder).resolve()
     output, final = folder / f".{notebook.name}", folder / notebook.name
-    with _hold_run(folder, new), _watched(folder), _kernel() as kernel:
+    with _hold_run(folder, new), watch_place(folder) as still_there, _watched(folder), _kernel() as kernel:
         try:
             papermill.execute_notebook(
                 str(notebook), str(output), parameters | {"folder": str(folder)}, kernel_name="python3",
                 progress_bar=False, cwd=str(Path.cwd()), km=kernel, start_timeout=PATIENCE, iopub_timeout=PATIENCE,
                 extra_arguments=["--log-level=50"])                     # what matters comes as a failed cell
+        except FileNotFoundError:                                       # the notebook cannot be saved any more
+            still_there()
+            raise
         except PapermillExecutionError as error:
+            still_there()
             output.replace(final)
             raise NotebookError(f"{error.ename}: {error.evalue}\n\nThe notebook with the error: {final}") from error
         except RuntimeError as error:

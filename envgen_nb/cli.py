@@ -347,7 +347,7 @@ def build_parser() -> argparse.ArgumentParser:
                         "which one can zoom, with the library that draws them (4.9 MB)")
     share = _command(commands, "share", _share, "pack a run and its report into one zip, to be sent to somebody")
     _add_run(share)
-    share.add_argument("--out", type=_path, metavar="ZIP", help="where; default: beside the run folder")
+    share.add_argument("--out", type=_path, metavar="ZIP", help="where; default: a new file beside the run folder")
     share.add_argument("--checkpoints", action="store_true", help="take the agents along, which are most of the size")
     bench = _command(commands, "bench", _bench, "how fast it is on this machine, beside what it replaces")
     bench.add_argument("what", choices=["sim", "train"], help="sim: the simulators; train: the trainer")

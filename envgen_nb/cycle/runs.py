@@ -78,6 +78,8 @@ def label_run(
     **changed: Any,      # of `Labels`
 ) -> Labels:
     "Call a run something else; what is not named stays as it is."
+    if not (Path(path) / RunFolder.INFO).exists():
+        raise RunFolderError(f"{path} is not a run: it has no run.json")
     labels = replace(read_labels(path), **changed)
     write_json(Path(path) / RunFolder.LABELS, asdict(labels))
     return labels

@@ -14,6 +14,7 @@ __all__ = ['TOLD', 'PICTURES', 'CLIP', 'TEXTS', 'WIDE', 'ReadOnce', 'absent', 'c
 import base64
 import html
 import io
+import itertools
 import json
 import os
 import re
@@ -686,12 +687,14 @@ def write_interactive(
 # %% ../../nbs/studio/86a_studio.report.ipynb #a6da9b78
 def share_run(
     run: RunFolder,
-    path: str | Path | None = None,    # where; None: beside the run's folder, named after it
+    path: str | Path | None = None,    # where; None: beside the run's folder, in a new file that is named after it
     checkpoints: bool = False,         # take the agents along, too
 ) -> Path:
     "A zip of a run's folder with a fresh report, to be sent to somebody."
     folder = run.path.resolve()
-    path = Path(path or folder.with_name(f"{folder.name}.zip"))
+    names = chain([folder.name], (f"{folder.name}-{number}" for number in itertools.count(2)))
+    path = Path(path) if path else next(
+        file for name in names if not os.path.lexists(file := folder.with_name(f"{name}.zip")))
     write_report(run)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
