@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,17 +17,20 @@ from chat_server import ChatServer, answer, slow, status
 
 from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.cycle import run as run_module
+from envgen_nb.cycle.edit import change_templates
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import run_cycles, worked
 from envgen_nb.cycle.runs import newest_run, open_run
 from envgen_nb.cycle.settings import SettingsError, make_settings
+from envgen_nb.designer.prompt import load_templates
 from envgen_nb.designer.reply import Design
 from envgen_nb.files import hold_folder, read_jsonl
 from envgen_nb.results import history
-from envgen_nb.studio.compare import strip_html
+from envgen_nb.studio.compare import Comparison, strip_html
 from envgen_nb.studio.figures import BEFORE_EDIT, worlds_html
-from envgen_nb.studio.prompt import Editor, apply, editor_view, show_run
-from envgen_nb.studio.reply import manual_view
+from envgen_nb.studio.history import start_from
+from envgen_nb.studio.prompt import Editor, apply, editor_view, names_view, settings_view, show_run
+from envgen_nb.studio.reply import drafts_view, manual_view
 from envgen_nb.studio.run import Session
 from envgen_nb.studio.step import curves_view, status_html
 from envgen_nb.studio.studio import PAGES, Studio, WorldsTab, still_html
@@ -225,6 +229,74 @@ def test_a_spent_budget_is_raised(tmp_path):
         session.generate()
         done(session)
     assert session.run.settings.max_calls == 3 and session.run.usage().calls == 2      # the conversation went on
+
+
+def test_accepted_worlds_stay_until_others_are_accepted(tmp_path):
+    """Asked again: three replies make no sense, or the request is stopped; then one is accepted, and is taken back."""
+    other = GOOD.replace('"wood": 5', '"wood": 6')
+    with ChatServer(answer(GOOD), *[answer("no worlds today")] * 3, slow(30, answer(GOOD)), answer(other)) as server:
+        session = session_in(tmp_path / "run", designer="openai",
+                             designer_options={"model": "m", "base_url": server.url})
+        session.generate()
+        done(session)
+        first = session.run.worlds("cycle-1")
+        session.edit([Design(first[1], "mine"), Design(first[0])])
+        mine = session.run.worlds("cycle-1")
+        session.generate()
+        assert session.wait(60) and "no usable worlds" in session.error
+        assert session.run.worlds("cycle-1") == mine and session.where.step == "train"
+        assert len(session.run.rejected("cycle-1/drafts/1")) == 3
+        session.generate()
+        while len(server.requests) < 5:
+            session.wait(0.1)
+        assert session.run.worlds("cycle-1") == mine              # a kill at this moment loses nothing
+        session.stop()
+        done(session, 20)
+        assert session.run.worlds("cycle-1") == mine and session.run.text("cycle-1", "edited.md")
+        session.generate()
+        done(session)
+    assert session.run.worlds("cycle-1") == [first[0].model_copy(update={
+        "inventory_settings": first[0].inventory_settings.model_copy(update={"wood": 6})}), first[1]]
+    assert session.run.text("cycle-1", "edited.md") is None
+    view = drafts_view(session)
+    (name, place), = [one for one in view.children[0].options]
+    assert "2 worlds" in name and session.run.worlds(place) == mine
+    view.children[1].click()
+    assert session.error == "" and session.run.worlds("cycle-1") == mine and session.run.text("cycle-1", "edited.md")
+    assert session.run.purposes("cycle-1")[0] == "mine"
+    session.train()
+    done(session)
+    assert view.layout.display == "none"
+    session.take_back(session.run.drafts("cycle-1")[-1])
+    assert "cannot be changed" in session.error or "has begun" in session.error
+
+
+def test_by_hand_again_asks_again(tmp_path):
+    """The replies of the design that is in use are not read a second time; they move with it."""
+    session = session_in(tmp_path / "run", designer="manual")
+    for text in (GOOD, GOOD.replace('"wood": 5', '"wood": 7')):
+        session.generate()
+        while session.asked is None and session.busy:
+            session.wait(0.1)
+        session.answer(text)
+        done(session)
+    assert session.run.worlds("cycle-1")[0].inventory_settings.wood == 7
+    assert session.run.worlds("cycle-1/drafts/1")[0].inventory_settings.wood == 5
+    assert session.run.text("cycle-1/drafts/1", "manual-reply-cycle-1.md") == GOOD
+
+
+def test_another_template_keeps_the_worlds_that_are_trained_in_next(tmp_path):
+    studio = Studio(create_run(make_settings(**SMALL), tmp_path / "run"))
+    press = {button.description: button for button in studio.buttons.children}
+    press["Generate"].click()
+    done(studio.session)
+    before = studio.run.worlds("cycle-1")
+    studio.editor.first += "\nMine."
+    studio.editor.num_worlds = 3
+    press["Train"].click()
+    done(studio.session)
+    assert studio.run.worlds("cycle-1") == before and studio.run.settings.num_worlds == 3
+    assert not studio.run.text("cycle-1", "prompt.md").endswith("Mine.")
 
 
 def test_a_run_can_be_read_when_its_recordings_are_gone(tmp_path, monkeypatch):
@@ -523,7 +595,7 @@ def test_templates_by_name(tmp_path, monkeypatch):
         with pytest.raises(ValueError):
             editor.save(name)
     editor.load("default")
-    assert not editor.first.endswith("Mine.") and editor.difference() == ""
+    assert not editor.first.endswith("Mine.") and editor.difference() == "" and editor.name == "default"
     editor.load("bold")
     assert editor.difference().endswith("+ Mine.")
     editor.first = editor.first.replace("{{task}}", "")
@@ -543,6 +615,128 @@ def test_a_new_run_takes_the_prompt_along(tmp_path, monkeypatch):
     assert studio.editor.first.endswith("Mine.") and "Mine." in (studio.run.path / "templates" / "first.md").read_text()
     studio.session.open(tmp_path / "runs" / "first")
     assert not studio.editor.first.endswith("Mine.") and studio.editor.num_worlds == 2
+
+
+def buttons_in(widget) -> dict:
+    """The buttons of a view by what they say."""
+    found = {widget.description: widget} if type(widget).__name__ == "Button" else {}
+    for child in getattr(widget, "children", ()):
+        found |= buttons_in(child)
+    return found
+
+
+def test_an_edited_template_is_not_lost(tmp_path, monkeypatch):
+    """It has its true name, and a mark; it is there when the cells are run again; nothing is discarded unasked."""
+    monkeypatch.chdir(tmp_path)
+    run = create_run(make_settings(**SMALL), tmp_path / "runs" / "first")
+    studio = Studio(run)
+    view = names_view(studio.editor)
+    choose, name, save, told = view.children[0].children
+    assert choose.label == "default" and "Changed" not in told.value
+    studio.editor.first += "\nMine."
+    assert choose.label == "default, changed" and "● Changed" in told.value
+    choose.value = "default"
+    again = Studio(run)                                                  # the cells are run again
+    assert again.editor.first.endswith("Mine.") and (again.editor.name, again.editor.changed) == ("default", True)
+    assert "Mine." not in (run.path / "templates" / "first.md").read_text()      # it is not used yet
+    name.value = "bold"
+    save.click()
+    assert studio.editor.error == "" and choose.label == "bold" and "Saved as" in told.value and name.value == "bold"
+    studio.editor.update += "\nMore."
+    assert choose.label == "bold, changed"
+    save.click()                                                         # its own name: no question
+    assert choose.label == "bold" and "More." in (tmp_path / "templates" / "bold" / "update.md").read_text()
+    choose.value = "default"
+    assert studio.editor.first == load_templates().first
+    choose.value, name.value = "bold", "quiet"
+    save.click()
+    studio.editor.first += "\nUnsaved."
+    choose.value = "bold"                                                # a question first
+    assert choose.value == studio.editor.name == "quiet"
+    buttons_in(view)["Keep them"].click()
+    assert choose.value == "quiet" and studio.editor.first.endswith("Unsaved.")
+    name.value = "bold"
+    save.click()                                                         # and before another template is replaced
+    buttons_in(view)["Keep it"].click()
+    assert "Unsaved." not in (tmp_path / "templates" / "bold" / "first.md").read_text()
+    choose.value = "bold"
+    buttons_in(view)["Discard them"].click()
+    assert studio.editor.name == choose.value == "bold" and not studio.editor.changed
+    studio.editor.first = "broken {{tsak}}"
+    assert Studio(run).editor.first == "broken {{tsak}}"                 # as it was typed, though it cannot be used
+
+
+def test_edits_of_two_runs_are_kept_apart(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, second = (create_run(make_settings(**SMALL), tmp_path / "runs" / name) for name in ("first", "second"))
+    studio = Studio(first)
+    studio.editor.first += "\nMine."
+    studio.session.open(second.path)
+    assert not studio.editor.changed
+    studio.session.open(first.path)
+    assert studio.editor.first.endswith("Mine.")
+    studio.editor.load("default", discard=True)
+    start_from(studio.session, _asked_with(tmp_path / "runs" / "asked", "\nTheirs."), "cycle-1")
+    assert studio.editor.first.endswith("Theirs.") and studio.session.error == ""       # the editor follows
+
+
+def _asked_with(folder: Path, more: str) -> Path:
+    """A run whose template has this at its end, with a prompt."""
+    run = create_run(make_settings(**SMALL), folder)
+    change_templates(run, replace(load_templates(), first=load_templates().first + more))
+    next(event for event in run_cycles(folder) if type(event).__name__ == "Accepted")
+    return folder
+
+
+def test_a_template_of_another_game_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    studio = Studio(create_run(make_settings(**SMALL), tmp_path / "runs" / "first"))
+    alert = names_view(studio.editor).children[2]
+    studio.editor.simulator = "minigrid"
+    assert alert.layout.display == "none"                                # the kit's own fits every game
+    studio.editor.simulator = "crafter"
+    studio.editor.first += "\nMind the cows."
+    studio.editor.save("cows")
+    studio.editor.simulator = "minigrid"
+    assert alert.layout.display is None and "written for crafter" in alert.children[0].value
+    buttons_in(alert)["Use the kit's own"].click()
+    assert alert.layout.display == "none" and studio.editor.difference() == ""
+    studio.editor.load("cows")
+    assert alert.layout.display is None
+    buttons_in(alert)["Keep this text"].click()
+    assert alert.layout.display == "none" and studio.editor.name == "cows"
+
+
+def test_fields_hold_numbers_and_errors_go_when_they_are_mended(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = create_run(make_settings(**SMALL), tmp_path / "runs" / "first")
+    studio = Studio(run)
+    studio.open_page("Train")
+    view = settings_view(studio.editor)
+    studio.editor.designer = "openai"
+    fields = {field.description: field for field in view.children[1].children}
+    for label, text in (("Model", "m"), ("Price in", "2"), ("Price out", "8")):
+        fields[label].value = text
+    assert studio.editor.error == studio.plan.error == studio.session.error == ""
+    assert (studio.editor.options["price_in"], studio.editor.options["price_out"]) == (2.0, 8.0)
+    assert "about 0." in studio.plan.told and "USD" in studio.plan.told
+    for wrong in ("2 dollars", "nan"):
+        fields["Price in"].value = wrong
+        assert "price_in" in studio.editor.error and "price not known" in studio.plan.told
+        fields["Price in"].value = "2"
+        assert studio.editor.error == "" and "about 0." in studio.plan.told
+    studio.editor.designer, text = "offline", studio.editor.first
+    studio.editor.first = text.replace("{{task}}", "{{tsak}}")
+    press = buttons_in(studio.buttons)
+    for name in ("Generate", "Train"):
+        press[name].click()
+        assert "tsak" in studio.session.error and not studio.session.busy
+    studio.editor.first = text
+    assert studio.session.error == ""
+    options = {"model": "m", "base_url": "http://127.0.0.1:9/v1", "price_in": "2", "price_out": "8"}    # as of old
+    old = create_run(make_settings(**SMALL, designer="openai", designer_options=options), tmp_path / "runs" / "old")
+    studio.session.open(old.path)
+    assert studio.editor.error == studio.plan.error == "" and "about 0." in studio.plan.told
 
 
 @pytest.mark.long
@@ -587,6 +781,67 @@ def test_the_purpose_of_an_edited_world_is_of_before_wherever_it_stands(tmp_path
     prompt = run.text("cycle-2", "prompt.md")
     assert prompt.count("a person changed its settings") == 1
     assert "- Environment 1, environment_settings.diamond_rarity: a grassland world has no mountains" in prompt
+
+
+def test_what_is_said_of_progress_is_true(tmp_path):
+    """Percentages say of what; training alone measures nothing; a stop says how far the run falls back."""
+    session = session_in(tmp_path / "run", num_cycles=1, cycle_steps=32_768, final_steps=163_840)
+    session.GRACE = 0.0
+    session.generate()
+    done(session)
+    session.train()
+    while not session.training:
+        session.wait(0.01)
+    time.sleep(0.3)
+    session.pause()
+    shown = session.training["done"]
+    assert f"the whole run: {100 * shown / 196_608:.0f}%, {shown:,} of 196,608 steps" in status_html(session)
+    assert f"cycle 1: {100 * session.training['cycle_done'] / 32_768:.0f}% ·" in status_html(session)
+    session.stop()
+    done(session, 20)
+    kept = session.run.metrics("cycle-1")[-1:]
+    kept = kept[0]["step"] if kept else 0
+    assert kept == shown or f"from step {kept:,}" in session.said and f"{shown - kept:,} steps" in session.said
+    assert kept < shown, "the test wants a stop that falls back"
+    session.train()
+    done(session)
+    assert session.where.step == "evaluate" and session.said.startswith("cycle 1: 100%")
+    assert [r["event"] for r in read_jsonl(tmp_path / "run" / "events.jsonl")].count("Evaluating") == 1     # untrained
+    session.evaluate()
+    done(session)
+    assert session.run.evaluation("cycle-1") is not None and session.where.cycle == "final"
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    board = Comparison(session_in(tmp_path / "runs" / "one"))
+    board.folder = str(tmp_path / "nowhere")
+    board.read()
+    assert "There is no folder" in board.error and str(tmp_path / "nowhere") in board.error and not board.found
+    board.folder = str(tmp_path / "runs")
+    board.read()
+    assert board.error == "" and len(board.found) == 1
+
+
+def test_a_finished_run_has_next_steps(tmp_path, whole, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(whole, tmp_path / "runs" / "run")
+    studio = Studio(tmp_path / "runs" / "run")
+    row, = [child for child in studio.view.children if "is finished. Next" in getattr(
+        next(iter(getattr(child, "children", ())), None), "value", "")]
+    press = buttons_in(row)
+    assert row.layout.display is None and press["Make its report"].button_style == "primary"
+    report, place = buttons_in(studio.view)["Report"], studio.view.children[1].children[0].children[-1]
+    said = []
+    place.observe(lambda change: said.append(change["new"][0]["data"]["text/html"]), "outputs")
+    press["Make its report"].click()
+    while report.disabled:
+        time.sleep(0.05)
+    assert "report.html" in said[-1] and (studio.run.path / "report.html").exists()
+    assert len([text for text in said if "<progress" in text and "part " in text]) > 5
+    press["Set a longer one"].click()
+    assert studio.page == "Train"
+    press["Start another one"].click()
+    assert studio.run.path.name != "run" and row.layout.display == "none" and studio.session.error == ""
 
 
 def test_a_control_offers_what_it_was_made_with(tmp_path, monkeypatch):

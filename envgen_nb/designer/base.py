@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['Measure', 'NOTHING', 'designers', 'Request', 'Usage', 'Reply', 'DesignerError', 'Designer', 'options_of',
-           'designs_worlds', 'make_designer']
+           'designs_worlds', 'read_option', 'make_designer']
 
 # %% ../../nbs/designer/43_designer.base.ipynb #af4b4c47
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -161,6 +162,23 @@ def designs_worlds(name: str) -> bool:
     return not designers.usable(name) or designers.find(name).designs_worlds
 
 # %% ../../nbs/designer/43_designer.base.ipynb #53eda577
+def read_option(
+    name: str,     # of the designer
+    option: str,   # one of `options_of`
+    value: Any,    # text is read as a number where a number is expected
+) -> Any:
+    "A setting of a designer in the type that it takes; `ValueError` if it cannot be that."
+    where = f"the designer {name!r}, setting {option}"
+    try:
+        found = TypeAdapter(get_type_hints(designers.find(name).__init__).get(option, Any)).validate_python(value)
+    except ValidationError as error:
+        wanted = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise ValueError(f"{where}: {wanted[0].lower()}{wanted[1:]}") from None
+    if isinstance(found, float) and not math.isfinite(found):
+        raise ValueError(f"{where}: {found} is no finite number")
+    return found
+
+
 def make_designer(
     name: str,        # as `Registry.find` takes it
     **settings: Any,  # the designer's own; text is read as a number where a number is expected
@@ -172,13 +190,7 @@ def make_designer(
         known = f"it takes: {', '.join(options)}" if options else "it takes none"
         hint = " (a key is read from the environment, see api_key_env)" if "api_key" in unknown else ""
         raise ValueError(f"the designer {name!r} has no setting {', '.join(unknown)}; {known}{hint}")
-    hints = get_type_hints(kind.__init__)
-    for key in settings:
-        try:
-            settings[key] = TypeAdapter(hints[key]).validate_python(settings[key])
-        except ValidationError as error:
-            wanted = error.errors(include_url=False, include_input=False)[0]["msg"]
-            raise ValueError(f"the designer {name!r}, setting {key}: {wanted[0].lower()}{wanted[1:]}") from None
+    settings = {key: read_option(name, key, value) for key, value in settings.items()}
     missing = [key for key, option in inspect.signature(kind).parameters.items()
                if option.default is inspect.Parameter.empty and key not in settings]
     if missing:

@@ -4,11 +4,13 @@
 
 # %% auto #0
 __all__ = ['STATIC', 'STYLE', 'HELP', 'row', 'columns', 'column', 'number_field', 'heading', 'note', 'quote', 'fold', 'table',
-           'button', 'Page', 'bind', 'listen', 'error_view', 'CopyButton', 'Road', 'Present', 'help_view']
+           'button', 'Page', 'bind', 'listen', 'error_view', 'question_view', 'CopyButton', 'Road', 'Present',
+           'help_view']
 
 # %% ../../nbs/studio/80_studio.elements.ipynb #35e9eabe
+import functools
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,14 +130,14 @@ class Page:
 
 
 def bind(state: HasTraits, names: Sequence[str], draw: Callable[[], None]) -> None:
-    "Draw now and whenever one of the traits changes; what goes wrong appears in the studio."
-    page = Page.made
+    "Draw now and whenever one of the traits changes; what goes wrong appears in the studio, until it goes well."
+    page, last = Page.made, list[str]()
 
     def redraw(_: object = None) -> None:
         if page is not None and not page.front:
             page.late[redraw] = None
             return
-        with guarding(state):
+        with guarding(state, last):
             draw()
 
     state.observe(redraw, list(names))
@@ -143,9 +145,11 @@ def bind(state: HasTraits, names: Sequence[str], draw: Callable[[], None]) -> No
 
 
 def listen(control: widgets.Widget, act: Callable[[Any], None], state: HasTraits) -> None:
-    "Do something with each value that a control takes; what goes wrong appears in the studio."
+    "Do something with each value that a control takes; what goes wrong appears in the studio, until it goes well."
+    last = list[str]()
+
     def chosen(change: Any) -> None:
-        with guarding(state):
+        with guarding(state, last):
             act(change["new"])
 
     control.observe(chosen, "value")
@@ -156,11 +160,29 @@ def error_view(state: HasTraits) -> widgets.HTML:
     shown = widgets.HTML()
 
     def draw() -> None:
-        inside = f'<div class="envgen-error" role="alert"><b>Please look:</b> {html.escape(state.error)}</div>'
+        inside = f'<div class="envgen-error" role="alert"><b>Error:</b> {html.escape(state.error)}</div>'
         shown.value = inside if state.error else ""
 
     bind(state, ["error"], draw)
     return shown
+
+# %% ../../nbs/studio/80_studio.elements.ipynb #605457d3
+def question_view(
+    state: HasTraits,          # where an error appears
+) -> tuple[widgets.Widget, Callable[[str, Mapping[str, Callable[[], None]]], None]]:
+    "A place for questions, and the function that asks one there: its text, and what each answer does."
+    place = row()
+
+    def ask(text: str, answers: Mapping[str, Callable[[], None]]) -> None:
+        def taken(act: Callable[[], None]) -> None:
+            place.children = ()
+            act()
+
+        asked = widgets.HTML(f'<div class="envgen" role="alert"><b>{html.escape(text)}</b></div>')
+        place.children = (asked, *(button(label, text, functools.partial(taken, act), state)
+                                   for label, act in answers.items()))
+
+    return place, ask
 
 # %% ../../nbs/studio/80_studio.elements.ipynb #8b071c1b
 class CopyButton(anywidget.AnyWidget):

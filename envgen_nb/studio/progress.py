@@ -69,7 +69,7 @@ def _said(record: dict[str, Any]) -> str:
             return f"{cycle}: {counted(len(record['purposes']), 'world')}"
         case "Training":
             count = record.get("episodes", 0)
-            return (f"{cycle}, {PLACES[record['phase']]}: {100 * record['cycle_done'] / record['cycle_steps']:.0f}% · "
+            return (f"{cycle}: {100 * record['cycle_done'] / record['cycle_steps']:.0f}%, {PLACES[record['phase']]} · "
                     f"{record['steps_per_second']:,.0f} steps/s · {duration(record['seconds_left'])} left · "
                     f"{best_rates(record['success'])}" + (f" of {count} episodes" if count else ""))
         case "Evaluating":
@@ -143,7 +143,7 @@ def watch(
     log, shown, last, stage = Path(folder) / "events.jsonl", 0, 0.0, None
     old, wait, patience = len(read_jsonl(log)), Wait(), every
     bar = tqdm(total=1, file=out, disable=not out.isatty(), unit="step", unit_scale=True, dynamic_ncols=True,
-               bar_format="{percentage:3.0f}%|{bar}| {desc}")
+               bar_format="run {percentage:3.0f}%|{bar}| {desc}")
     with bar:
         ended = False
         while not ended:

@@ -22,9 +22,9 @@ import numpy as np
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode
 
-from ..cycle.edit import EditError, Position, design_again, edit_worlds, position
+from ..cycle.edit import EditError, Position, design_again, edit_worlds, position, take_back
 from ..cycle.folder import RunFolder, counted_in
-from ..cycle.run import Accepted, Evaluated, Evaluating, Event, Training, run_cycles
+from ..cycle.run import Accepted, Evaluated, Event, Training, run_cycles
 from ..cycle.runs import different, new_run
 from ..cycle.settings import RunSettings
 from ..designer.design import BudgetError, DesignError
@@ -34,6 +34,7 @@ from ..designer.reply import Design
 from ..files import FolderInUse, write_text
 from ..results import Point, history
 from .progress import Wait, say
+from ..world import counted
 
 # %% ../../nbs/studio/79_studio.run.ipynb #75e1059c
 class Relay:
@@ -97,12 +98,20 @@ def explain(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def guarding(state: HasTraits) -> Iterator[None]:
-    "What goes wrong in here appears as the state's `error`."
+def guarding(
+    state: HasTraits,
+    last: list[str] | None = None,   # what the latest error in here was; None: it is not remembered
+) -> Iterator[None]:
+    "What goes wrong in here appears as the state's `error`, until the same goes well (where `last` is given)."
+    last = [] if last is None else last
     try:
         yield
     except Exception as error:
         state.error = explain(error)
+        last[:] = [state.error]
+    else:
+        if last and state.error == last.pop():
+            state.error = ""
 
 
 @contextlib.contextmanager
@@ -125,7 +134,7 @@ def shorter(records: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
 # %% ../../nbs/studio/79_studio.run.ipynb #dc0dbb6c
 ACTIONS: dict[str, tuple[str, Callable[[Event], bool]]] = {     # name → what it says, and the event after which it ends
     "generate": ("Generating", lambda event: isinstance(event, Accepted)),
-    "train": ("Training", lambda event: isinstance(event, Evaluating) and event.cycle != "cycle-0"),
+    "train": ("Training", lambda event: isinstance(event, Training) and event.cycle_done == event.cycle_steps),
     "evaluate": ("Measuring", lambda event: isinstance(event, Evaluated)),
     "cycle": ("A whole cycle", lambda event: isinstance(event, Evaluated) and event.cycle != "cycle-0"),
     "all": ("All cycles", lambda event: False),
@@ -171,6 +180,8 @@ def station(
     doing: str = "",     # what is going on: one of `ACTIONS`; "": nothing
 ) -> str:                # one of `ROAD`
     "Where a run stands on the road."
+    if doing == "generate":
+        return "Generate"
     if where.step == "done" or (where.step == "evaluate" and where.cycle != "cycle-0"):
         return "Measure"
     if where.step == "train":
@@ -291,9 +302,14 @@ class _Told(RunState):
 
     def _end(self, failure: str) -> None:
         "The thread has ended: that is told first, and drawn before everything that takes longer."
+        before, stopped = self.training.get("done", 0), self.stopping
         self.paused = self.stopping = self.busy = False
         self.error, self.doing = failure, ""
         self._show(RunFolder(self.run.path))
+        kept = self.training.get("done", 0)
+        if stopped and kept < before:
+            self.said = (f"Stopped in the middle of a rollout: the run goes on from step {kept:,}, where it was saved "
+                         f"last, and does the {counted(before - kept, 'step')} after it again.")
 
 # %% ../../nbs/studio/79_studio.run.ipynb #f0fcaf6c
 class _Walker(_Told):
@@ -306,12 +322,12 @@ class _Walker(_Told):
         self._relay, self._thread = Relay(self._take), None
         self._going, self._stop_at = threading.Event(), None
 
-    def _work(self, path: Path, ends: Callable[[Event], bool]) -> None:
+    def _work(self, path: Path, ends: Callable[[Event], bool], again: bool) -> None:
         "On the thread: walk the run and tell."
         failure = ""
         try:
             with contextlib.closing(run_cycles(path, on_text=self._hear, check=self._look_up,
-                                               on_wait=self._relay.put)) as events:
+                                               on_wait=self._relay.put, again=again)) as events:
                 for event in events:
                     self._relay.put(event, within=self.EVERY if isinstance(event, Training) else 0)
                     self._going.wait()
@@ -376,7 +392,7 @@ class _Steps(Worker):
     "What can be done next in a run."
 
     def generate(self) -> None:
-        "Go on until there are worlds; those that nobody has trained in yet are put aside as a draft."
+        "Go on until there are new worlds. Those that are there stay until others are accepted, then become a draft."
         self._begin("generate")
 
     def train(self) -> None:
@@ -401,23 +417,23 @@ class _Steps(Worker):
             self._must_be_idle()
             if why := objection(self.run, self.where, action):
                 raise EditError(why)
-            if action == "generate":
-                self._clear_table()
+            again = action == "generate" and self.where.step == "train"
+            if action == "generate" and not again:
+                self._close_conversation()
             self._going.set()
             self._stop_at = None
             with self.hold_trait_notifications():
                 self.busy, self.doing, self.text = True, action, ""
                 self.paused = self.stopping = False
                 self.wanted = None
-            self._thread = threading.Thread(target=self._work, args=(self.run.path, ACTIONS[action][1]), daemon=True)
+            self._thread = threading.Thread(target=self._work, args=(self.run.path, ACTIONS[action][1], again),
+                                            daemon=True)
             self._thread.start()
 
-    def _clear_table(self) -> None:
-        "Put a design aside that is to be replaced, and a conversation that has come to its end without worlds."
-        cycle = self.where.cycle
-        replies = len(self.run.rejected(cycle)) if self.where.step == "design" else 0
-        if self.where.step == "train" or replies > self.run.settings.max_reasks:
-            design_again(self.run, cycle)
+    def _close_conversation(self) -> None:
+        "Put a conversation aside that has come to its end without worlds."
+        if len(self.run.rejected(self.where.cycle)) > self.run.settings.max_reasks:
+            design_again(self.run, self.where.cycle)
 
 # %% ../../nbs/studio/79_studio.run.ipynb #9778224d
 class Session(_Steps):
@@ -476,3 +492,13 @@ class Session(_Steps):
             self._must_be_idle()
             edit_worlds(self.run, self.where.cycle, designs)
             self.version += 1
+
+    def take_back(
+        self,
+        place: str,    # the folder of a draft, one of `RunFolder.drafts`
+    ) -> None:
+        "Train next in the worlds of an earlier design; the present one becomes a draft."
+        with telling(self):
+            self._must_be_idle()
+            take_back(self.run, self.where.cycle, place)
+            self.refresh()

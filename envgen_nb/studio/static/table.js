@@ -29,7 +29,7 @@ function render({ model, el }) {
   const tell = () => {
     const rows = model.get("rows"), chosen = new Set(model.get("chosen"));
     const shown = rows.filter((row) => chosen.has(row.id)).length;
-    count.textContent = `${wanted().length} of ${rows.length} runs, ${shown} chosen`;
+    count.textContent = rows.length ? `${wanted().length} of ${rows.length} runs, ${shown} chosen` : "no runs";
   };
 
   const columns = () => model.get("columns").filter(([key]) => !hidden.has(key));
