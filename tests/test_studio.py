@@ -16,6 +16,7 @@ import torch
 from chat_server import ChatServer, answer, slow, status
 
 from envgen_nb.agent.checkpoint import load_checkpoint
+from envgen_nb.agent.learner import at
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.edit import change_templates
 from envgen_nb.cycle.folder import RunFolder, create_run
@@ -29,12 +30,14 @@ from envgen_nb.results import history
 from envgen_nb.studio.compare import Comparison, strip_html
 from envgen_nb.studio.figures import BEFORE_EDIT, worlds_html
 from envgen_nb.studio.history import start_from
+from envgen_nb.studio.play import Play
 from envgen_nb.studio.prompt import Editor, apply, editor_view, names_view, settings_view, show_run
 from envgen_nb.studio.reply import drafts_view, manual_view
 from envgen_nb.studio.run import Session
 from envgen_nb.studio.step import curves_view, status_html
 from envgen_nb.studio.studio import PAGES, Studio, WorldsTab, still_html
-from envgen_nb.studio.worlds import gallery_html
+from envgen_nb.studio.worlds import gallery_html, legend_html
+from envgen_nb.world import get_simulator
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=8_192, evaluation_runs=2,
              evaluation_episodes=2, threads=1, seed=5)
@@ -842,6 +845,28 @@ def test_a_finished_run_has_next_steps(tmp_path, whole, monkeypatch):
     assert studio.page == "Train"
     press["Start another one"].click()
     assert studio.run.path.name != "run" and row.layout.display == "none" and studio.session.error == ""
+
+
+@pytest.mark.parametrize("name, told", [
+    ("crafter", {"place_table": "Place table needs: 2 wood in the bag.", "place_stone": "stone in the bag",
+                 "make_iron_sword": "coal in the bag", "do": "one of 10 tries"}),
+    ("minigrid", {"drop": "You hold nothing.", "toggle": "no door and no box", "pickup": "cannot be picked up"})])
+def test_a_key_that_does_nothing_says_why_and_the_pictures_are_explained(name, told):
+    game = get_simulator(name)
+    play = Play(game)
+    for action, why in told.items():
+        play.act(action)
+        assert why in play.status, action
+    way = {"crafter": "move_up", "minigrid": "forward"}[name]
+    said = []
+    for _ in range(30):                                                  # to whatever stands there
+        play.act(way)
+        said.append(play.status.partition(". ")[2])
+    assert "which is in the way" in said[-1]
+    assert game.why_not(way, at(play._seen, 0), ()) == said[-1]
+    play.close()
+    assert legend_html(game).count("<img") == len(game.legend()) > 8
+    assert all(picture.dtype == "uint8" and picture.ndim == 3 for picture in game.legend().values())
 
 
 def test_a_control_offers_what_it_was_made_with(tmp_path, monkeypatch):

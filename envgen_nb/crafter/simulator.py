@@ -6,7 +6,7 @@
 __all__ = ['Crafter']
 
 # %% ../../nbs/crafter/29_crafter.simulator.ipynb #c3c2da3d
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +16,7 @@ from gymnasium.vector import VectorEnv
 from .spaces import OBSERVATIONS, check_settings
 from .fast.dynamics import CONDITIONS, DEATHS, NEEDS
 from .player import CrafterPlayer
-from .reference import ACTIONS, AREA, LENGTH, MATERIALS, OBJECTIVES, Game, constants
+from .reference import ACTIONS, AREA, ITEMS, LENGTH, MATERIALS, OBJECTIVES, Game, constants
 from .symbols import THINGS, present
 from .vector import CrafterVectorEnv
 from .warnings import warnings_of
@@ -90,6 +90,34 @@ def _count(game: Game) -> dict[str, float | None]:
         far = [abs(x - px) + abs(y - py) for x, y in np.asarray(cells.get(kind, [])).tolist()]
         found[f"distance to {name}"] = min(far, default=None)
     return found
+
+# %% ../../nbs/crafter/29_crafter.simulator.ipynb #fbd7eee9
+_WAYS = {"move_left": (-1, 0), "move_right": (1, 0), "move_up": (0, -1), "move_down": (0, 1)}
+
+
+def _before_you(
+    action: str,
+    seen: Mapping[str, np.ndarray],   # the symbols
+) -> str:                             # a sentence; "": it has an effect, as far as that depends on the cell
+    "Why an action has no effect on the cell that the player faces."
+    own = seen["object"][4, 3]                              # which way the player looks, from 1
+    x, y = _WAYS.get(action) or list(_WAYS.values())[own - 1]
+    ground, thing = MATERIALS[seen["material"][4 + x, 3 + y]] or "the edge of the map", seen["object"][4 + x, 3 + y]
+    if action in _WAYS:
+        blocked = "a creature or a plant" * bool(thing) or ground * (ground not in (*constants.walkable, "lava"))
+        return f"You face {blocked}, which is in the way." * bool(blocked)
+    if action == "do" and not thing:
+        rule = constants.collect.get(ground)
+        if rule is None:
+            return f"There is nothing to use before you: {ground}."
+        if "probability" in rule:
+            return f"{ground.capitalize()} gives something in one of {round(1 / rule['probability'])} tries."
+        tools = [name.replace("_", " ") for name in rule["require"] if not seen["inventory"][ITEMS.index(name)]]
+        return f"{ground.capitalize()} needs a {' and a '.join(tools)}." * bool(tools)
+    kind = action.removeprefix("place_")
+    if kind in constants.place and action != kind and (thing or ground not in constants.place[kind]["where"]):
+        return f"A {kind} cannot be placed on {'a creature or a plant' if thing else ground}."
+    return ""
 
 # %% ../../nbs/crafter/29_crafter.simulator.ipynb #495e64ec
 def _tree(objective: str, depth: int = 0) -> list[str]:
@@ -314,6 +342,12 @@ class Crafter(Simulator):
     def legend(self) -> dict[str, np.ndarray]:
         "What is to be seen on a map."
         return _legend(_first(None, 0))
+
+    def why_not(self, action: str, observation: Any, held: Collection[str]) -> str:
+        "Why an action does nothing at this moment."
+        if "asleep" in held:
+            return "You are asleep, until you are rested or hurt."
+        return _before_you(action, observation) or super().why_not(action, observation, held)
 
     def warnings(self, world: World | None = None) -> list[Complaint]:
         "Which settings the game's rules leave without effect, and why."

@@ -26,7 +26,7 @@ from ..designer.lenient import Reader
 from ..designer.reply import Design, origin, unmarked
 from .figures import BEFORE_EDIT
 from .elements import STYLE, bind, button, column, error_view, number_field, row
-from .play import Keys, Play, animate, png, record
+from .play import Keys, Play, Reveal, animate, png, record
 from .run import telling
 from envgen_nb.world import (
     UNSET, Complaint, Parameter, Simulator, World, check_world, counted, differences, in_words, parameters,
@@ -482,10 +482,12 @@ class _Panels:
     def __init__(self, state: Worlds, index: int):
         self.state, self.index, self.open, self._editor = state, index, "", None
         self.box, n = widgets.VBox([]), index + 1
+        self.box.add_class("envgen-panel")
         self.buttons = {name: button(name.capitalize(), text, functools.partial(self.toggle, name), state, icon)
                         for name, text, icon in [("edit", f"Change the settings of world {n}", "sliders"),
                                                  ("play", f"Play world {n} by hand", "gamepad"),
                                                  ("clip", f"Watch world {n} being played", "film")]}
+        self.buttons["play"].add_class("envgen-opens-play")       # where the keyboard is when the game is left
 
     def toggle(self, name: str) -> None:
         "Open a panel in place of the open one, or close it."
@@ -496,7 +498,8 @@ class _Panels:
         for which, pressed in self.buttons.items():
             pressed.description = f"Close {which}" if which == self.open else which.capitalize()
         if self.open:
-            self.box.children = ({"edit": self._edit, "play": self._play, "clip": self._clip}[name](),)
+            panel = {"edit": self._edit, "play": self._play, "clip": self._clip}[name]()
+            self.box.children = (panel,) if self.open == "play" else (Reveal(), panel)
 
     def show(self, changed: bool) -> None:
         "Follow the state; a game or a clip of a world that has changed is closed."
@@ -515,7 +518,7 @@ class _Panels:
         return self._editor.box
 
     def _play(self) -> widgets.Widget:
-        return Play(self.state.simulator, self.state.designs[self.index].world, self.state.seed)
+        return Play(self.state.simulator, self.state.designs[self.index].world, self.state.seed, self.close)
 
     def _clip(self) -> widgets.Widget:
         clip = widgets.HTML("Recording…")

@@ -19,7 +19,7 @@ function page(model, el) {
   const picture = make("img", screen);
   picture.alt = model.get("title");
   const side = make("div", root, "envgen-play-side");
-  make("div", side, "envgen-play-hint", "Click the picture, then play with the keys, or use the buttons.");
+  make("div", side, "envgen-play-hint", "Play with the keys, or use the buttons. Escape leaves the game.");
   const status = make("div", side, "envgen-play-status");
   status.setAttribute("role", "status");
   const actions = make("div", side, "envgen-play-actions");
@@ -47,13 +47,23 @@ function render({ model, el }) {
   for (const button of [...buttons, again]) button.setAttribute("data-lm-suppress-shortcuts", "true");
   again.onclick = () => { say({ again: true }); screen.focus(); };
 
+  const leave = () => {                                     // to the button that opened the game, or to the notebook
+    const opener = root.closest(".envgen-card")?.querySelector(".envgen-opens-play");
+    (opener ?? root.closest(".jp-Notebook"))?.focus();
+    if (!opener) screen.blur();
+    say({ leave: true });
+  };
   root.addEventListener("keydown", (event) => {
     const action = keys[event.key.toLowerCase()];
     const pressed = event.target.tagName === "BUTTON" && (event.key === " " || event.key === "Enter");
-    if (!action || pressed || event.ctrlKey || event.altKey || event.metaKey) return;
+    if (pressed || event.ctrlKey || event.altKey || event.metaKey) return;
+    const other = !action && event.target === screen && event.key.length === 1;       // a letter that means nothing
+    if (!action && !other && event.key !== "Escape") return;
     event.preventDefault();
     event.stopPropagation();
-    if (!(event.repeat && waiting)) say({ action });       // a key held down waits for the picture
+    if (event.key === "Escape") leave();
+    else if (other) say({ key: event.key });
+    else if (!(event.repeat && waiting)) say({ action });   // a key held down waits for the picture
   });
 
   let shown = null;
@@ -72,6 +82,15 @@ function render({ model, el }) {
   };
   model.on("change:turn", show);
   show();
+  if (model.get("fresh")) {                                 // not again when the page is loaded anew
+    model.set("fresh", false);
+    model.save_changes();
+    requestAnimationFrame(() => {
+      screen.focus({ preventScroll: true });
+      root.scrollIntoView({ block: "nearest" });
+    });
+    picture.addEventListener("load", () => root.scrollIntoView({ block: "nearest" }), { once: true });
+  }
   return () => { model.off("change:turn", show); if (shown) URL.revokeObjectURL(shown); };
 }
 export default { render };
