@@ -29,7 +29,7 @@ from .curriculum import Episodes
 from .cycle.folder import PHASES, Recent, RunFolder, RunFolderError, counted_in, in_phase, rollouts
 from .cycle.runs import list_runs
 from .cycle.settings import RunSettings
-from .designer.base import designers, options_of
+from .designer.base import designers, options_of, read_option
 from .files import machine, parse_json, write_json
 
 # %% ../nbs/results/70_results.ipynb #eea6ea32
@@ -546,6 +546,16 @@ class Expected(NamedTuple):
     currency: str
 
 
+def _price(settings: RunSettings, name: str) -> float | None:
+    "A price of a designer's calls; None where it is not set, or is no number."
+    value = settings.designer_options.get(name)
+    try:
+        value = read_option(settings.designer, name, value) if designers.usable(settings.designer) else value
+    except ValueError:
+        return None
+    return value if isinstance(value, int | float) else None
+
+
 def expected(
     settings: RunSettings,
     like: Pace | None,            # as from `pace_here`
@@ -555,7 +565,7 @@ def expected(
     options = settings.designer_options
     asks = "model" in (options_of(settings.designer) if designers.usable(settings.designer) else ())
     calls = settings.num_cycles * (1 + (settings.chooser == "designer")) * bool(settings.llm_steps) * asks
-    prices = [options.get("price_in"), options.get("price_out")]
+    prices = [_price(settings, name) for name in ("price_in", "price_out")]
     price = None if None in prices else calls * sum(p * t for p, t in zip(prices, tokens, strict=True)) / 1e6
     steps = settings.num_cycles * settings.cycle_steps + settings.final_steps
     measured = ((settings.num_cycles + 1 + bool(settings.final_steps)) * settings.evaluation_runs

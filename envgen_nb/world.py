@@ -18,7 +18,7 @@ import types
 import typing
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -578,6 +578,16 @@ class Simulator(ABC):
         """Worlds that start ever further before the objective, the nearest first, and end up where the agent itself
         gets to; none: the game, or this vocabulary, has no such starts."""
         return []
+
+    def why_not(
+        self,
+        action: str,              # one of `actions`
+        observation: Any,         # of one game: symbols, where the game has such
+        held: Collection[str],    # those of `conditions` that hold
+    ) -> str:
+        "Why an action does nothing at this moment, in a sentence for whoever plays; \"\": it works, or nobody can say."
+        missing = [name for name in self.needs.get(action, ()) if name not in held]
+        return f"{in_words(action).capitalize()} needs: {', '.join(missing)}." if missing else ""
 
     def player(self, obs: str) -> Player | None:
         "A player by rules that sees such observations; None: there is none."

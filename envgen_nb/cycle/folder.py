@@ -4,17 +4,19 @@
 
 # %% auto #0
 __all__ = ['PHASES', 'PLAYERS', 'PLACES', 'FORMAT', 'Rates', 'counted_in', 'in_phase', 'RunFolderError', 'read_file',
-           'parse_text', 'parse_lines', 'RunFolder', 'selected', 'spent_rollouts', 'rollouts', 'placebo',
-           'resume_command', 'check_free', 'create_run', 'trust', 'cut_metrics', 'Recent', 'write_sheet', 'as_designed',
-           'origins', 'write_worlds', 'rates_there', 'tried_out', 'world_records', 'in_the_original', 'archived',
-           'told']
+           'parse_text', 'parse_lines', 'RunFolder', 'keep_by_hand', 'put_aside', 'put_in_place', 'selected',
+           'spent_rollouts', 'rollouts', 'placebo', 'resume_command', 'check_free', 'create_run', 'trust',
+           'cut_metrics', 'Recent', 'write_sheet', 'as_designed', 'origins', 'write_worlds', 'rates_there', 'tried_out',
+           'world_records', 'in_the_original', 'archived', 'told']
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #615a48db
+import contextlib
 import io
 import itertools
 import json
 import re
 import shlex
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -129,6 +131,7 @@ class RunFolder:
     WORLDS, PURPOSES, PICTURE, METRICS, EVALUATION = ("worlds.json", "purposes.json", "worlds.png", "metrics.jsonl",
                                                       "evaluation.json")
     SELECTION = "selection.json"
+    DRAFTS = "drafts"                                      # of a cycle: a folder for each design that is not in use
     DRAWN = "drawn.json"                                   # random worlds, where a curriculum wants some
     BOTTLENECK = "bottleneck.md"                           # what the designer says it is
     TRIAL, THOUGHTS = "trial", "thoughts-{}.md"            # of a cycle: a folder, see `last_question`; of a reply
@@ -399,6 +402,68 @@ def last_question(self: RunFolder, cycle: str) -> str:
     "Where the texts of a cycle's last question to its designer are: the choice of worlds has a folder of its own."
     place = f"{cycle}/{RunFolder.TRIAL}"
     return place if self.file(RunFolder.PROMPT, place).exists() else cycle
+
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #e52903c8
+_DESIGN = (RunFolder.PROMPT, RunFolder.REJECTED.format("*"), RunFolder.COMPLAINTS.format("*"), RunFolder.REPLY,
+           RunFolder.TRIAL, RunFolder.THOUGHTS.format("*"), RunFolder.EDITED, RunFolder.PURPOSES, RunFolder.ROLES,
+           RunFolder.PICTURE, RunFolder.BOTTLENECK, "manual-*", RunFolder.WORLDS)      # the files of a design
+
+
+@patch
+def drafts(self: RunFolder, cycle: str) -> list[str]:
+    "The folders of a cycle's designs that are not in use, the oldest first: `cycle-1/drafts/1`, …"
+    numbers = [int(path.name) for path in self.file(RunFolder.DRAFTS, cycle).glob("*") if path.name.isdecimal()]
+    return [f"{cycle}/{RunFolder.DRAFTS}/{number}" for number in sorted(numbers)]
+
+
+@patch
+def new_draft(self: RunFolder, cycle: str) -> str:
+    "The folder of the next draft of a cycle."
+    last = self.drafts(cycle)[-1:]
+    return f"{cycle}/{RunFolder.DRAFTS}/{1 + int(last[0].rpartition('/')[2]) if last else 1}"
+
+
+@patch
+def asked_last(self: RunFolder, cycle: str) -> str:
+    "The folder of a cycle's latest conversation: the cycle, or a draft that was not accepted."
+    asked = [place for place in (cycle, *self.drafts(cycle)) if self.file(RunFolder.PROMPT, place).exists()]
+    last = max(asked, key=lambda place: self.file(RunFolder.PROMPT, place).stat().st_mtime_ns, default=cycle)
+    return cycle if self.file(RunFolder.WORLDS, last).exists() else last
+
+
+def keep_by_hand(run: RunFolder, cycle: str) -> None:
+    "Move the replies that a person has handed in for a cycle to the conversation that they are of."
+    for pattern in (f"*-{cycle}.md", f"*-{cycle}-[ac]*.md"):                       # -again-1, -choice
+        for path in sorted(run.file(RunFolder.MANUAL).glob(pattern)):
+            shutil.move(path, run.file(f"manual-{path.name}", run.asked_last(cycle)))
+
+
+def put_aside(run: RunFolder, cycle: str) -> str:
+    "Move the design of a cycle to a new draft, whose folder is returned; \"\": there was none."
+    files = [path for pattern in _DESIGN for path in sorted((run.path / cycle).glob(pattern))]
+    if not files:
+        return ""
+    place = run.new_draft(cycle)
+    (run.path / place).mkdir(parents=True)
+    for path in reversed(files):                     # worlds.json first: without it the cycle has no design
+        path.replace(run.path / place / path.name)
+    return place
+
+
+def put_in_place(
+    run: RunFolder,
+    place: str,          # the folder of a draft: "cycle-1/drafts/2"
+) -> None:
+    "Make a draft the design of its cycle; the one that was there becomes a draft, of the same number."
+    cycle = place.partition("/")[0]
+    aside = put_aside(run, cycle)
+    for pattern in _DESIGN:                          # worlds.json last
+        for path in sorted((run.path / place).glob(pattern)):
+            path.replace(run.path / cycle / path.name)
+    with contextlib.suppress(OSError):               # a person has put something else there
+        (run.path / place).rmdir()
+        if aside:
+            (run.path / aside).rename(run.path / place)
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #572c50bc
 @patch

@@ -34,8 +34,8 @@ from ..agent.threads import keep_memory
 from ..agent.train import Report, Trainer
 from ..curriculum import Curriculum, Episodes, curricula
 from envgen_nb.cycle.folder import (
-    PHASES, PLAYERS, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, in_phase, origins, rates_there,
-    rollouts, selected, spent_rollouts, told, world_records, write_worlds,
+    PHASES, PLAYERS, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, in_phase, keep_by_hand, origins,
+    put_in_place, rates_there, rollouts, selected, spent_rollouts, told, world_records, write_worlds,
 )
 from .settings import OWN, RunSettings
 from ..designer.design import Attempt, Budget, best, chosen, conversation, design
@@ -170,6 +170,7 @@ class _Walk:
     around_call: Callable[[], contextlib.AbstractContextManager] | None
     rounds: dict[str, int]                        # cycle → how many rollouts of training it has
     state: dict[str, Any]                         # of the checkpoint from which this session goes on; {}: there is none
+    again: bool = False                           # whether worlds are asked for although there are some
     trainer: Trainer | None = None                # once there is something to train
     trained: int = 0                              # cycles that are behind us
     rollouts: int = 0                             # rollouts done in the next one
@@ -416,23 +417,30 @@ def _played(walk: _Walk, worlds: Sequence[World], episodes: int, seed: int, play
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #5af50aac
 def _design(walk: _Walk, number: int) -> Iterator[Event]:
-    "Have worlds designed, and write them down; nothing to do if they are there already."
+    "Have worlds designed, and write them down; nothing to do if they are there already, and not asked for again."
     run, cycle = walk.run, f"cycle-{number}"
-    if not run.has_worlds(cycle) or run.worlds(cycle):
-        return
     begun = bool(run.metrics(cycle)) or run.evaluation(cycle) is not None
-    _may_restore(run, cycle, begun)
-    prompt = run.text(cycle, RunFolder.PROMPT)
+    again = walk.again and not begun and bool(run.worlds(cycle))
+    if not run.has_worlds(cycle) or (run.worlds(cycle) and not again):
+        return
+    if again:
+        keep_by_hand(run, cycle)
+    else:
+        _may_restore(run, cycle, begun)
+    place = run.new_draft(cycle) if again else cycle
+    prompt = run.text(place, RunFolder.PROMPT)
     request = _request(walk, number, _prompt(walk, number) if prompt is None else prompt)
-    designs = yield from _ask(walk, cycle, request)
+    designs = yield from _ask(walk, place, request)
     if walk.settings.num_candidates:
-        designs = yield from _choose(walk, request, designs)
+        designs = yield from _choose(walk, place, request, designs)
+    if again:
+        put_in_place(run, place)
     yield _accept(run, cycle, designs, begun)
 
 
 def _ask(
     walk: _Walk,
-    place: str,         # of its texts in the run folder: the cycle, or the folder of the second question
+    place: str,         # of its texts in the run folder: the cycle, a draft, or the folder of the second question
     request: Request,
 ) -> Generator[Event, None, Sequence[Design]]:
     "Put a question to the designer until the answer is right."
@@ -461,10 +469,15 @@ def _ask(
 
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #360bc7f3
-def _choose(walk: _Walk, request: Request, designs: Sequence[Design]) -> Generator[Event, None, Sequence[Design]]:
+def _choose(
+    walk: _Walk,
+    asked: str,         # where the texts of the first question are
+    request: Request,
+    designs: Sequence[Design],
+) -> Generator[Event, None, Sequence[Design]]:
     "Try out the worlds that were proposed, and take the best."
     run, settings, cycle = walk.run, walk.settings, f"cycle-{request.cycle}"
-    place = f"{cycle}/{RunFolder.TRIAL}"
+    place = f"{asked}/{RunFolder.TRIAL}"
     before = sum(one["steps"] for one in run.selection(cycle))
     agent, random = (request.measure([design.world for design in designs], settings.trial_episodes, player)
                      for player in PLAYERS)
@@ -474,7 +487,7 @@ def _choose(walk: _Walk, request: Request, designs: Sequence[Design]) -> Generat
     prompt = run.text(place, RunFolder.PROMPT)
     if prompt is None:
         prompt = choice_prompt(load_templates(run.file(RunFolder.TEMPLATES)), settings.num_worlds, agent, random)
-    said = {"role": "assistant", "content": run.text(cycle, RunFolder.REPLY)}
+    said = {"role": "assistant", "content": run.text(asked, RunFolder.REPLY)}
     tried = tuple(dataclasses.replace(record, purpose=design.purpose)
                   for record, design in zip(agent, designs, strict=True))
     answer = yield from _ask(walk, place, dataclasses.replace(
@@ -747,6 +760,8 @@ def run_cycles(
     check: Callable[[], None] | None = None,         # at each environment step and minibatch; may wait, or raise
     on_wait: Callable[[Waiting], None] | None = None,   # is given what the designer waits for; None: a terminal is
     around_call: Callable[[], contextlib.AbstractContextManager] | None = None,   # entered around each question
+    again: bool = False,                             # ask for the next cycle's worlds although there are some; they
+                                                     # stay until others are accepted
 ) -> Iterator[Event]:
     """Walk a run from where it stands to its end, telling what happens.
 
@@ -759,6 +774,7 @@ def run_cycles(
     run = RunFolder(path)
     with hold_folder(run.path), watch_place(run.path) as run.still_there, _torch_as(run.settings):
         walk = _open(run, on_text, check, on_wait, around_call)
+        walk.again = again
         try:
             for event in _whole(walk):
                 _told(walk, event)

@@ -273,6 +273,9 @@ class Comparison(HasTraits):
 
     def read(self) -> None:
         "Look for runs: what is kept is there at once, the others are read one after the other."
+        folder = Path(self.folder).expanduser()
+        self.error = f"There is no folder {folder}. Name a folder that holds runs, or learners' folders." * bool(
+            self.folder and not folder.is_dir())
         paths = ([path.resolve() for path in shared_runs(self.folder)] if self.folder else
                  [*choices(self.session), *(path.resolve() for path in (*list_runs(), *experiment_runs()))])
         found, left, self.damaged = {}, [], {}
@@ -328,7 +331,8 @@ def compare_view(session: Session) -> widgets.Widget:
                 chosen = {base: state.found[base]} | chosen
             left_out = "".join(note(f"{path.name} is left out: {why}", "envgen-error")
                                for path, why in state.damaged.items())
-            inside = note("Choose runs in the table: tick “show”.") if not chosen else (
+            inside = note("Choose runs in the table: tick “show”." if state.found else "There are no runs here." * (
+                not state.error)) if not chosen else (
                 difference_html(chosen, base) + "".join(comparison_curves(chosen)))
             drawn.value = f'<div class="envgen envgen-scroll">{left_out}{inside}</div>'
             strips = "".join(fold(f"Worlds of {full_name(path)}", strip_html(RunFolder(path)))

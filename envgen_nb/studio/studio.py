@@ -8,10 +8,11 @@ __all__ = ['PAGES', 'curve_png', 'still_html', 'WorldsTab', 'page_of', 'Studio',
 # %% ../../nbs/studio/87_studio.studio.ipynb #76ec53d5
 import asyncio
 import base64
+import contextlib
 import html
 import io
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,15 @@ from .elements import STYLE, Page, Present, Road, bind, button, column, help_vie
 from .plan import Plan, plan_view, take_over
 from .history import history_view
 from .play import Keys
-from .prompt import Editor, apply, latest_facts, new_settings, prompt_view, show_run
-from .reply import coming_view, manual_view, reply_view
+from envgen_nb.studio.prompt import (
+    EDITED, LIMITS, TEXTS, Editor, apply, drop_draft, keep_editing, latest_facts, new_settings, prompt_view, show_run,
+    texts_of, used_texts,
+)
+from .reply import coming_view, drafts_view, manual_view, reply_view
 from .report import share_view
-from .run import Session, guarding, station, stations
+from .run import Session, explain, guarding, station, stations
 from envgen_nb.studio.step import (
-    buttons_view, curves_view, measure_view, objectives_html, runs_view, status_html, status_view, thin,
+    buttons_view, curves_view, finished_view, measure_view, objectives_html, runs_view, status_html, status_view, thin,
     training_lines, wanted_view,
 )
 from .watch import watch_view
@@ -112,6 +116,8 @@ def _may(session: Session, cycle: str | None, editable: bool) -> str:
         if not session.run.settings.llm_steps:
             return "There are no worlds: this run trains in the original game only (mixture_ratio is 0)."
         return "There are no worlds yet." + (" Press Generate." if not session.busy else "")
+    if session.doing == "generate":
+        return "Other worlds are being generated. These stay until a reply is accepted."
     if editable:
         return "The agent trains in these worlds next. You may change them before it does."
     return "These worlds stay as they are: the agent has trained in them, or is about to."
@@ -217,12 +223,19 @@ class WorldsTab(_CycleGallery):
 class _Desk:
     "A run with the prompt that is edited for it and the worlds that are edited in it."
 
+    DELAY = 0.5      # seconds until a text that is typed is kept
+
     def __init__(self, session: Session):
         self.session, self.editor, self.worlds = session, Editor(), WorldsTab(session)
         self.plan = Plan(session, self.editor)
-        self.open, self.cycle = None, None
+        self.edited, self.cycle = None, None             # the run that the editor is for; the cycle that is due in it
+        self.used, self.waiting = {}, False              # the texts that this run uses; whether others are to be kept
+        self.refused = ""                                # why what was edited could not be used, when it was tried last
         bind(self.session, ["run"], self._opened)
         bind(self.session, ["version"], self._news)
+        self.editor.observe(self._keep_soon, [*TEXTS, "name", "written_for"])
+        self.editor.observe(self._mended, [*TEXTS, *LIMITS, *EDITED])
+        self.plan.observe(self._mended, "values")
 
     @property
     def run(self) -> RunFolder | None:
@@ -231,28 +244,68 @@ class _Desk:
 
     def ready(self) -> None:
         "Write everything that was edited into the run, before something is done with it."
-        take_over(self.plan, self.session)
-        self.worlds.write()
-        if self.session.run is not None and not self.session.busy and self.session.where.step != "done":
-            apply(self.editor, self.session)
+        with self._using():
+            take_over(self.plan, self.session)
+            self.worlds.write()
+            if self.session.run is not None and not self.session.busy and self.session.where.step != "done":
+                apply(self.editor, self.session)
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[None]:
+        "Use what was edited; remember why, if it cannot be used."
+        try:
+            yield
+        except Exception as error:
+            self.refused = explain(error)
+            raise
+
+    def _mended(self, _: object) -> None:
+        "Take the error away: what was refused has been edited since, and the next press says whether it can be used."
+        for state in (self.session, self.plan):
+            if self.refused and state.error == self.refused:
+                state.error = ""
+        self.refused = ""
+
+    def _keep_soon(self, _: object) -> None:
+        "The template is being edited."
+        if not self.waiting:
+            self.waiting = True
+            try:
+                asyncio.get_running_loop().call_later(self.DELAY, self.keep)
+            except RuntimeError:                         # a script, a test
+                self.keep()
+
+    def keep(self) -> None:
+        "Keep what is being edited with the run that it is for."
+        if self.waiting:
+            self.waiting = False
+            with guarding(self.editor):
+                if self.edited is not None:
+                    keep_editing(self.editor, self.edited)
 
     def new(self) -> None:
         "A new run with what the Prompt page and the panel of the training say, all else as in the run that is open."
         if self.session.busy:
             raise EditError("something is going on in this run: stop it first, then start a new one")
-        templates = self.editor.templates()
-        like = None if self.session.run is None else self.session.run.settings
-        settings = new_settings(self.editor, like)
-        self.session.new(self.plan.settings(settings) if like and like.simulator == settings.simulator else settings)
+        with self._using():
+            templates, name, written_for = self.editor.templates(), self.editor.name, self.editor.written_for
+            like, before = None if self.session.run is None else self.session.run.settings, self.edited
+            settings = new_settings(self.editor, like)
+            settings = self.plan.settings(settings) if like and like.simulator == settings.simulator else settings
+        self.session.new(settings)
         if not self.session.error:
+            if before is not None:
+                drop_draft(before)                       # it is the new run's text now
             change_templates(self.session.run, templates)
-            show_run(self.editor, self.session.run)
+            self.editor.put(texts_of(templates), name, written_for)
+            self.keep()
 
     def _opened(self) -> None:
         "Another run was opened, or this one read again."
-        run = self.session.run
-        if run is not None and run.path != self.open:
-            self.open = run.path
+        run, before = self.session.run, self.edited
+        if run is not None and (before is None or run.path != before.path or used_texts(run) != self.used):
+            self.keep()                                  # what was typed for the run before
+            self.edited, self.used = run, used_texts(run)
             show_run(self.editor, run)
 
     def _news(self) -> None:
@@ -268,8 +321,8 @@ class _Desk:
 PAGES: dict[str, Callable[["Studio"], widgets.Widget]] = {     # name → what is shown, made when it is looked at
     "Prompt": lambda studio: column(_expected(studio), prompt_view(studio.editor)),
     "Generate": lambda studio: column(manual_view(studio.session), coming_view(studio.session),
-                                      reply_view(studio.session)),
-    "Worlds": lambda studio: studio.worlds.view,
+                                      drafts_view(studio.session), reply_view(studio.session)),
+    "Worlds": lambda studio: column(drafts_view(studio.session), studio.worlds.view),
     "Train": lambda studio: column(plan_view(studio.plan, studio.new), curves_view(studio.session)),
     "Measure": lambda studio: measure_view(studio.session),
     "Compare": lambda studio: compare_view(studio.session),
@@ -292,7 +345,7 @@ def page_of(
     if session.busy:
         return {"generate": "Generate", "train": "Train", "evaluate": "Measure"}[did]
     if did == "generate":
-        return "Worlds" if where.step == "train" else ""
+        return "Worlds" if where.step == "train" and not session.error else ""
     return "Measure" if did and happened in ("Evaluated", "Finished") else ""
 
 
@@ -330,12 +383,14 @@ class Studio(_Desk):
         widgets.jslink((self.road, "selected"), (self.tabs, "selected_index"))
         self.tabs.observe(self._selected, "selected_index")
         self.buttons = buttons_view(self.session, self._begin)
-        self.asking, present, (share, shared) = wanted_view(self.session), Present(), share_view(self.session)
+        self.asking, present, (report, share, shared) = wanted_view(self.session), Present(), share_view(self.session)
         present.observe(lambda change: (self.view.add_class if change.new else self.view.remove_class)("envgen-large"),
                         "large")
         self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"),
-                           runs_view(self.session, self.new, share, present, help_view(), shared),
-                           self.asking, self.road, self.buttons, status_view(self.session), self.tabs, Keys())
+                           runs_view(self.session, self.new, report, share, present, help_view(), shared),
+                           self.asking, self.road, self.buttons, status_view(self.session),
+                           finished_view(self.session, report, share, self.new, lambda: self.open_page("Train")),
+                           self.tabs, Keys())
         self.view.add_class("envgen-studio")
         self.open_page(station(self.session.where) if self.session.where else "Prompt")
         bind(self.session, ["where", "doing", "busy", "asked"], self._follow)
