@@ -13,6 +13,8 @@ import papermill
 import pytest
 from nbdev.test import test_nb as run_cells
 
+from envgen_nb.cycle.folder import RunFolder
+
 ROOT = Path(__file__).parent.parent
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["nbdev.test", "envgen_nb.cli", "envgen_nb.batch", "envgen_nb.studio.studio",
@@ -59,7 +61,7 @@ def one_thread(monkeypatch):
 def gain(path: Path, **parameters) -> float:
     """The first workshop, executed: how much more reward its agent gets in the last act than before its training."""
     notebook = papermill.execute_notebook(WORKSHOP[0], path, parameters, kernel_name="python3", progress_bar=False,
-                                          cwd=WORKSHOP[0].parent)
+                                          cwd=path.parent)
     rewards = dict(re.findall(r"reward (before|after) its training: ([\d.]+)", str(notebook)))
     return float(rewards["after"]) - float(rewards["before"])
 
@@ -89,10 +91,50 @@ def test_the_first_workshop_trains_in_worlds_of_ones_own(tmp_path, one_thread):
         assert text in shown, text
 
 
+@pytest.mark.long
+def test_the_first_workshop_trains_again_and_compares(tmp_path, one_thread):
+    """Each time the cells of sections 5 and 6 are run there is a new training, with designed worlds or without."""
+    book = nbformat.read(WORKSHOP[0], 4)
+    begin = next(k for k, cell in enumerate(book.cells) if "run = open_run(" in cell.source)
+    parts = [cell.source for cell in book.cells[begin:] if cell.cell_type == "code"]
+    book.cells += map(nbformat.v4.new_code_cell, ["designed = False", *parts, "seed = 1", *parts])
+    nbformat.write(book, tmp_path / "thrice.ipynb")
+    papermill.execute_notebook(tmp_path / "thrice.ipynb", tmp_path / "done.ipynb", {"steps": 4096}, cwd=tmp_path,
+                               kernel_name="python3", progress_bar=False)
+    runs = [RunFolder(path.parent) for path in (tmp_path / "runs").glob("*/run.json")]
+    assert sorted((run.settings.designer, run.settings.seed) for run in runs) == [
+        ("none", 0), ("none", 1), ("replay", 0)] and all(run.finished() for run in runs)
+    told = str(nbformat.read(tmp_path / "done.ipynb", 4))
+    assert told.count("no designed worlds, seed 0, 4,096 steps: reward") == 2 and "0 of 1 step" not in told
+
+
+@pytest.mark.parametrize("seed", (0, 1, 2))
+def test_the_second_workshop_shows_every_orchard(seed, capsys):
+    """Whichever orchard is chosen, the sums by hand are those of the kit; one without an apple is named."""
+    code = [cell.source for cell in nbformat.read(WORKSHOP[1], 4).cells if cell.cell_type == "code"]
+    first, last = (next(k for k, source in enumerate(code) if text in source)
+                   for text in ("with_apple = ", "after_last, final_values"))
+    shared = {}
+    for source in code[:first]:
+        exec(source.replace("seed = 0 ", f"seed = {seed} "), shared)
+    checked = 0
+    for found in range(8):
+        for source in code[first:last + 1]:
+            source = re.sub(r"^found = .*", f"found = {found}", source, flags=re.MULTILINE)
+            try:
+                exec(source, shared)
+            except AssertionError as error:
+                assert found not in shared["with_apple"] and "no apple was found" in str(error)
+                break
+        else:
+            checked += 1
+    assert checked == len(shared["with_apple"]) > 2 and capsys.readouterr().out.count("the same") == checked
+
+
 def shown(number: int, folder: Path, **parameters) -> str:
     """What a workshop shows that is executed with these parameters."""
     papermill.execute_notebook(WORKSHOP[number - 1], folder / "done.ipynb", parameters, kernel_name="python3",
-                               progress_bar=False, cwd=WORKSHOP[number - 1].parent)
+                               progress_bar=False, cwd=folder)
     cells = nbformat.read(folder / "done.ipynb", 4).cells
     return "\n".join(str(o.get("text") or o.get("data")) for c in cells for o in c.get("outputs", ()))
 
@@ -108,7 +150,7 @@ def test_the_second_workshop_shows_that_ppo_learns(seed, tmp_path, one_thread):
 @pytest.mark.long
 def test_the_third_workshop_runs_an_experiment(tmp_path, one_thread):
     told = shown(3, tmp_path, seeds=[0, 1], steps=4096, episodes=4)
-    assert "6 trainings" in told and told.count(": done") == 6 and told.count("lucky differs from the baseline by") == 2
+    assert "6 trainings" in told and f"kept in {tmp_path}" in told and told.count(": done") == 6 and told.count("lucky differs from the baseline by") == 2
 
 
 @pytest.mark.long
