@@ -18,6 +18,7 @@ from envgen_nb.files import read_jsonl
 from envgen_nb.results import PERCENT, Estimate, limits_of, mean, paired
 from envgen_nb.studio.charts import COLOURS, Panel, sheet
 from envgen_nb.studio.experiment import gain_curves, plus_minus, setting_curves
+from envgen_nb.studio.figures import percents_moved
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
@@ -119,7 +120,7 @@ def make_run() -> str:
     rows = sorted(((name, rates[0], rates[-1]) for name, rates in run["success"].items()),
                   key=lambda row: row[1] - row[2])
     rates = table(["objective", "before", "after", "change"],
-                  [[f"`{name}`", f"{a:.0f}%", f"{b:.0f}%", f"{b - a:+.0f}"] for name, a, b in rows], "l")
+                  [[f"`{name}`", f"{a:.0f}%", f"{b:.0f}%", f"{percents_moved(a, b):+d}"] for name, a, b in rows], "l")
     return (f"{rates}\n\nScore of the policy: {run['scores'][0]:.1f}% before, {run['scores'][-1]:.1f}% after; its "
             f"reward: {run['returns'][0]:.1f} before, {run['returns'][-1]:.1f} after; score over all training episodes "
             f"in the original game: {run['training']['score']:.1f}%.")

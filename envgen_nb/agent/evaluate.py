@@ -69,11 +69,19 @@ class Evaluation:
     def feedback(
         self,
         objectives: Sequence[str],        # their names, in order
-    ) -> dict[str, tuple[float, float]]:  # name → (mean, standard deviation), in percent
-        "What the designer is told: mean and population standard deviation of the success rate over the runs."
+    ) -> dict[str, tuple[float, float]]:  # name → (rate, standard deviation), in percent
+        """What the designer is told: the success rate over all episodes that had the objective, and the population
+        standard deviation of the rates of the runs."""
+        possible = np.ones_like(self.unlocked) if self.possible is None else self.possible
+        rates = success_rates(self.unlocked, possible, objectives)
         runs = [rates[~np.isnan(rates)] for rates in self.success.T]
-        return {name: (float(rates.mean()), float(rates.std())) if len(rates) else (0.0, 0.0)
-                for name, rates in zip(objectives, runs, strict=True)}
+        return {name: (rate, float(parts.std()) if len(parts) else 0.0)
+                for (name, rate), parts in zip(rates.items(), runs, strict=True)}
+
+    @property
+    def had(self) -> np.ndarray:
+        "(objectives,) int: how many episodes had each objective."
+        return np.full(self.unlocked.shape[1], len(self.unlocked)) if self.possible is None else self.possible.sum(0)
 
     def episode_return(self) -> tuple[float, float]:
         "Mean and population standard deviation over the runs of the mean return of an episode."

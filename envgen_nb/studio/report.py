@@ -39,6 +39,7 @@ from ..cycle.edit import position
 from envgen_nb.cycle.folder import (
     RunFolder, RunFolderError, in_the_original, origins, resume_command, tried_out, world_records,
 )
+from ..cycle.run import worked
 from ..cycle.runs import load_agent
 from ..cycle.settings import RunSettings, game_defaults
 from ..designer.prompt import SELDOM, WorldRecord, load_templates, spending
@@ -49,7 +50,8 @@ from .archive import archive_html, bottleneck_html
 from .charts import Panel, sheet
 from .elements import button, fold, note, table
 from envgen_nb.studio.figures import (
-    BEFORE_EDIT, NOTHING, by_rate, heatmap_figure, learning_figure, missing_html, score_figure, success_figure,
+    BEFORE_EDIT, NOTHING, by_rate, heatmap_figure, learning_figure, missing_html, of_episodes, percents_moved,
+    score_figure, success_figure,
 )
 from .play import Recording, record
 from .progress import duration
@@ -168,10 +170,10 @@ def state_words(run: RunFolder) -> str:
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #1337a842
 def spent(run: RunFolder) -> str:
-    "How long the work took."
-    worked = [event.get("worked", 0) for event in run.events()]
+    "How long the work took, in all sessions."
+    whole = worked(run.events())
     training = sum(sum(record.get("seconds", {}).values()) for cycle in run.cycles for record in run.metrics(cycle))
-    return f"{duration(max(worked))} of work, {duration(training)} of it training" if any(worked) else "not known"
+    return f"{duration(whole)} of work, {duration(training)} of it training" if whole else "not known"
 
 
 def cost(run: RunFolder) -> str:
@@ -381,8 +383,7 @@ def designed_html(run: RunFolder, cycle: str, pictures: Sequence[bytes], records
 def rate(run: RunFolder, cycle: str, objective: str) -> Measured:
     "An objective's success rate at a measurement, in %, with its interval over the episodes."
     found, k = run.evaluation(cycle), run.simulator.objectives.index(objective)
-    had = len(found.returns) if found.possible is None else int(found.possible[:, k].sum())
-    value = found.feedback(run.simulator.objectives)[objective][0]
+    had, value = int(found.had[k]), found.feedback(run.simulator.objectives)[objective][0]
     return Measured(value, *(wilson_interval(int(found.unlocked[:, k].sum()), had) if had else (0.0, 100.0)))
 
 
@@ -394,13 +395,13 @@ def apart_by(before: Measured, now: Measured) -> bool:
 def moved_html(run: RunFolder, before: str, now: str, most: int = 6) -> str:
     "Which success rates changed most between two measurements."
     pairs = [(name, rate(run, before, name), rate(run, now, name)) for name in run.simulator.objectives]
-    moved, rows = [one for one in pairs if one[1].value != one[2].value], []
+    moved, rows = [one for one in pairs if percents_moved(one[1].value, one[2].value)], []
     for name, old, new in sorted(moved, key=lambda one: -abs(one[2].value - one[1].value))[:most]:
-        gain = new.value - old.value
+        gain = percents_moved(old.value, new.value)
         strong = ("<b>", "</b>") if apart_by(old, new) else ("", "")
         way, sign = ("up", "▲") if gain > 0 else ("down", "▼")
         rows.append(f'<li>{strong[0]}{_words(name)} {old.value:.0f}% → {new.value:.0f}%{strong[1]} '
-                    f'<span class="{way}">{sign} {gain:+.0f}</span></li>')
+                    f'<span class="{way}">{sign} {gain:+d}</span></li>')
     return f"<ul>{''.join(rows)}</ul>" if rows else note("No success rate changed.")
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #1076225e
@@ -591,15 +592,15 @@ def rates_html(run: RunFolder) -> str:
     cycles = list(run.evaluations())
     if not cycles:
         return note(NOTHING)
-    rows = []
+    rows, had = [], dict(zip(run.simulator.objectives, run.evaluation(cycles[-1]).had.tolist(), strict=True))
     for name in by_rate([run])[::-1]:
         old, new = rate(run, cycles[0], name), rate(run, cycles[-1], name)
-        gain = new.value - old.value
+        gain = percents_moved(old.value, new.value)
         strong = ("<b>", "</b>") if apart_by(old, new) else ("", "")
         words = f"{name.replace('_', ' ')}: {new.value:.0f}%, interval {new.low:.0f} to {new.high:.0f}"
-        rows.append(f"<tr><td>{_words(name)}</td><td>{bar(old, new, words)}</td><td class=number>{old.value:.0f}%"
-                    f"</td><td class=number>{new.value:.0f}%</td><td class=number>{strong[0]}{gain:+.0f}{strong[1]}"
-                    "</td></tr>")
+        rows.append(f"<tr><td>{_words(name)}{of_episodes(run, had[name])}</td><td>{bar(old, new, words)}</td>"
+                    f"<td class=number>{old.value:.0f}%</td><td class=number>{new.value:.0f}%</td>"
+                    f"<td class=number>{strong[0]}{gain:+d}{strong[1]}</td></tr>")
     head = "".join(f"<th{' class=number' * (k > 1)}>{one}</th>" for k, one in enumerate(
         ["objective", "0 to 100%", "before", "after", "change"]))
     return (f'<table class="rates"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'

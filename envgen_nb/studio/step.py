@@ -24,7 +24,7 @@ from ..cycle.runs import Labels, called, different, label_run, list_runs, put_aw
 from ..cycle.settings import RunSettings
 from ..results import Estimate, Measurement, Point, measured_rates
 from .charts import KEY, Line, Small, multiples
-from .figures import changes, missing_html, played
+from .figures import changes, missing_html, of_episodes, played
 from .elements import bind, button, column, error_view, fold, heading, listen, note, row, table
 from .progress import duration
 from .run import Session, next_action, objection
@@ -353,9 +353,10 @@ def objectives_html(
     for c in found:
         sign = float(np.sign(c.gain))
         cells = [f"<td>{'◆ aimed at' * (c.objective in named)}</td>"] * bool(named)
-        cells += [f"<td>{html.escape(c.objective)}</td>", f"<td>{_track(first[c.objective], last[c.objective])}</td>",
-                 *(f'<td class="number">{value:.0f}%</td>' for value in (c.before, c.after)),
-                 f'<td class="number {kinds[sign]}">{c.gain:+.0f} {signs[sign]}</td>']
+        cells += [f"<td>{html.escape(c.objective)}{of_episodes(run, c.episodes)}</td>",
+                  f"<td>{_track(first[c.objective], last[c.objective])}</td>",
+                  *(f'<td class="number">{value:.0f}%</td>' for value in (c.before, c.after)),
+                  f'<td class="number {kinds[sign]}">{c.gain:+d} {signs[sign]}</td>']
         cells += [f'<td class="number">{rates[c.objective]:.0f}%</td>'] if rates else []
         rows += f"<tr>{''.join(cells)}</tr>"
     header = [*["designer"] * bool(named), "objective", "0 to 100%", "before", "after", "change",
