@@ -89,6 +89,15 @@ def test_recorded_reply_cut_off_anywhere():
 
 ONE, TWO = '{"seeds": 1}', '{"soil": {"wetness": "dry"}}'
 WORLDS = [GardenWorld(seeds=1), GardenWorld(soil=Soil(wetness="dry"))]
+DRAFT = fenced('{"seeds": 8}', '{"seeds": 9}')
+THOUGHTS = {          # the marks of public models around their thoughts
+    "<think>": "</think>", "<thinking>": "</thinking>", "<thought>": "</thought>", "<reasoning>": "</reasoning>",
+    "[THINK]": "[/THINK]", "◁think▷": "◁/think▷", "<seed:think>": "</seed:think>", "<mm:think>": "</mm:think>",
+    "<longcat_think>": "</longcat_think>", "<|START_THINKING|>": "<|END_THINKING|><|START_RESPONSE|>",
+    "<|begin_of_thought|>": "<|end_of_thought|>\n<|begin_of_solution|>", "<|inner_prefix|>": "<|inner_suffix|>",
+    "<|channel>thought\n": "<channel|>", "<|channel|>analysis<|message|>":
+    "<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>", "": "assistantfinal",
+    "Here is my thought process:": "Here is my response:", "Here are my reasoning steps:\n": "[BEGIN FINAL RESPONSE]\n"}
 ACCEPTED = {
     "fenced": fenced(ONE, TWO),
     "other label": fenced(ONE, TWO, label="JSON5"),
@@ -120,6 +129,15 @@ ACCEPTED = {
     "forgotten closing fence": f"```json\n{ONE}\nPurpose: a\n```json\n{TWO}\n```",
     "thoughts before": f"<think>Maybe {{\"seeds\": 77}}? No.\n```json\n{{}}\n```</think>\n{fenced(ONE, TWO)}",
     "thoughts, opening lost": f"Maybe {{\"seeds\": 77}}? No.</think>\n{fenced(ONE, TWO)}",
+    **{f"thoughts {opening}": f"{opening}Perhaps\n{DRAFT}\nor no, better:\n{closing}\n{fenced(ONE, TWO)}"
+       for opening, closing in THOUGHTS.items()},
+    **{f"thoughts, {opening} lost": f"Perhaps\n{DRAFT}\n{closing}{fenced(ONE, TWO)}"
+       for opening, closing in THOUGHTS.items() if not opening.startswith("Here is")},
+    "thoughts behind": f"{fenced(ONE, TWO)}\n\n<reasoning>\nNot\n{DRAFT}\n</reasoning>",
+    "thoughts that are cut off behind": f"{fenced(ONE, TWO)}\n\n<think>\nOr rather\n{DRAFT}\n",
+    "thoughts twice": f"<think>{DRAFT}</think>So:\n{DRAFT}\n<think>No.</think>{fenced(ONE, TWO)}",
+    "marks in structured output": f'{{"environments": [{{"purpose": "</think> [THINK]", "settings": {ONE}}}, {TWO}]}}',
+    "a mark in a purpose": f"{fenced(ONE, TWO)}\nPurpose: <thought> is no mark within a sentence.",
     "byte order mark": "\ufeff" + f"[{ONE}, {TWO}]",
     "no-break spaces": f"[{ONE},\u00a0{TWO}]",
     "prose with braces": f"A {{plan}} in [two] steps.\n{fenced(ONE, TWO)}\nSee {{above}}.",
@@ -140,7 +158,8 @@ def test_accepted(name):
 REFUSED = {
     "empty": ("", ["the reply is empty; 2 environments are expected"]),
     "white space": (" \n\t", ["the reply is empty"]),
-    "only thoughts": ("<think>{}{} hmm", ["the reply is empty"]),
+    **{f"only thoughts {opening}": (f"{opening}{{}}{{}} hmm\n{DRAFT}", ["the reply is empty"]) for opening in THOUGHTS
+       if opening},
     "only prose": ("I cannot help with that.", ["there is no JSON in the reply; 2 environments are expected"]),
     "an empty list": ("[]", ["2 environments are expected; the reply holds 0"]),
     "one too few": (fenced(ONE), ["2 environments are expected; the reply holds 1"]),
