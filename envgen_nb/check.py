@@ -8,6 +8,7 @@ __all__ = ['PIP', 'ROOM', 'START', 'SHORT', 'Finding', 'requirements', 'shortfal
            'check_designer', 'check_runs', 'roughly', 'check_speed', 'check', 'line', 'report', 'summary', 'progress']
 
 # %% ../nbs/commands/93_check.ipynb #57c6690a
+import copy
 import platform
 import shutil
 import sys
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
-from .files import check_folder, hold_folder, holder, machine, usable_cores, write_text
+from .files import check_folder, hold_folder, holder, machine, printable, usable_cores, write_text
 from .world import games, get_simulator, make_vec
 
 # %% ../nbs/commands/93_check.ipynb #5a12457c
@@ -260,16 +261,19 @@ def _reached(designer: Any) -> Finding:
     "Whether somebody answers at a server's address."
     import openai
 
-    from envgen_nb.designer.openai import _client
+    from envgen_nb.designer.base import DesignerError
+    from envgen_nb.designer.server import make_client
     begun = time.perf_counter()
     try:
-        with _client(designer, None) as client:                           # without the key
+        with make_client(designer.base_url, None, designer.timeout) as client:      # without the key
             client.with_options(timeout=10, max_retries=0).models.with_raw_response.list()
     except openai.APIStatusError:
         pass                                                              # of somebody who answers
     except openai.APIConnectionError as error:
         return Finding("Settings", "server", "wrong", f"{designer.base_url} cannot be reached: "
                        f"{_words(error.__cause__ or error)}", "see whether it runs, and whether base_url is right")
+    except DesignerError as error:
+        return Finding("Settings", "server", "wrong", f"{designer.base_url} cannot be called", _words(error))
     return Finding("Settings", "server", "ok", f"{designer.base_url} answers in {time.perf_counter() - begun:.2f} s")
 
 
@@ -277,6 +281,8 @@ def _called(designer: Any) -> Finding:
     "What one small call gives."
     from envgen_nb.designer.base import DesignerError, Request
     question = "This is a test of the connection. Answer with one environment in which nothing is set."
+    designer = copy.copy(designer)
+    designer.max_wait = 0.0                                               # that a server is busy is an answer here
     try:
         reply = designer.reply(Request(get_simulator("crafter"), num_worlds=1,
                                        messages=({"role": "user", "content": question},)))
@@ -396,7 +402,7 @@ def line(
     "A finding for people, and what to do."
     mark = finding.state.upper() if finding.state == "wrong" else finding.state
     line = f"{finding.group}\n" * heading + f"  {mark:9} {finding.name:16} {finding.text}"
-    return line + (f"\n{'':29}→ {finding.advice}" if finding.advice else "")
+    return printable(line + (f"\n{'':29}→ {finding.advice}" if finding.advice else ""))
 
 
 def report(found: Sequence[Finding]) -> dict[str, Any]:

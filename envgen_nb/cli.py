@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import __version__
-from .files import local_path
+from .files import local_path, printable
 from .world import Simulator, counted, games, get_simulator, load_worlds
 
 # %% ../nbs/commands/94_cli.ipynb #f534ee25
@@ -73,7 +73,7 @@ def _headless(parameters: dict, folder: Path, new: bool) -> int:
 def _fail(text: str, error: BaseException, status: int) -> int:
     "Say what is wrong and what can be done; the exit status."
     with contextlib.suppress(OSError):                    # the terminal may have been closed
-        print("\n".join([text, *getattr(error, "__notes__", [])]), file=sys.stderr)
+        print(printable("\n".join([text, *getattr(error, "__notes__", [])])), file=sys.stderr)
     return status
 
 # %% ../nbs/commands/94_cli.ipynb #22ad6abb
@@ -142,7 +142,7 @@ def _report(args: argparse.Namespace) -> int:
     if args.interactive:
         print(write_interactive(run))
     for problem in run.problems:
-        print(problem, file=sys.stderr)
+        print(printable(problem), file=sys.stderr)
     return int(bool(run.problems))
 
 
@@ -203,7 +203,7 @@ def _follow(folder: Any, place: Any, runs: Sequence[tuple[str, int]], every: flo
         for change in changes:
             if change:
                 left += change.what == "left"
-                text = f": {change.text}" if change.text else ""
+                text = f": {printable(change.text)}" if change.text else ""
                 print(f"{time.strftime('%H:%M:%S')} {change.arm}, seed {change.seed} {change.what}{text}", flush=True)
             if time.monotonic() - said > every:
                 said = time.monotonic()

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['write_bytes', 'write_text', 'write_json', 'local_path', 'check_folder', 'append_jsonl', 'read_jsonl', 'parse_json',
-           'FolderInUse', 'hold_folder', 'holder', 'FolderGone', 'watch_place', 'check_links', 'usable_cores',
-           'machine']
+           'printable', 'FolderInUse', 'hold_folder', 'holder', 'FolderGone', 'watch_place', 'check_links',
+           'usable_cores', 'machine']
 
 # %% ../nbs/world/00_files.ipynb #1e479f5e
 import contextlib
@@ -141,6 +141,16 @@ def parse_json(data: bytes) -> Any:
         raise ValueError(f"from line {error.lineno} on it is no JSON: it was cut short or changed") from None
     except RecursionError:
         raise ValueError("it is no JSON that anybody wrote: its brackets are nested too deep") from None
+
+# %% ../nbs/world/00_files.ipynb #e31c05e1
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
+
+
+def printable(
+    text: str,   # from anywhere
+) -> str:
+    "Replace control characters, except for tabs and line ends, by their numbers: `\\u001b`."
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 # %% ../nbs/world/00_files.ipynb #2ec3aa89
 class FolderInUse(RuntimeError):

@@ -30,7 +30,7 @@ from gymnasium.vector import VectorEnv
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from .files import write_json
+from .files import printable, write_json
 from .registry import Registry, is_target
 
 # %% ../nbs/world/02_world.ipynb #79fb85d1
@@ -248,6 +248,10 @@ class Complaint:
     message: str                    # what is wrong and what is allowed
     environment: int | None = None  # which of the proposed environments, from 1; None: the reply as a whole
     field: str = ""                 # where: "inventory_settings.wood"; "" for the world as a whole
+
+    def __post_init__(self):
+        for name in ("message", "field"):                  # both may quote what a model wrote
+            object.__setattr__(self, name, printable(getattr(self, name)))
 
     def __str__(self) -> str:
         where = [f"Environment {self.environment}"] if self.environment is not None else []

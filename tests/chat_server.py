@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -69,9 +70,11 @@ class ChatServer(ThreadingHTTPServer):
     "`with ChatServer(answer('hello')) as server: … server.url, server.requests`"
     daemon_threads = True
 
-    def __init__(self, *behaviours: Behaviour):
+    def __init__(self, *behaviours: Behaviour, tls: ssl.SSLContext | None = None):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.behaviours = behaviours
+        self.behaviours, self.scheme = behaviours, "https" if tls else "http"
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.requests: list[dict] = []         # the bodies, in order of arrival
         self.headers: list[dict] = []
         self.paths: list[str] = []
@@ -79,7 +82,7 @@ class ChatServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        return f"{self.scheme}://127.0.0.1:{self.server_port}/v1"
 
     def __enter__(self):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -140,9 +143,9 @@ def status(code: int, message: str = "no", headers: dict | None = None, param: s
     return lambda handler, _: handler.send(code, body, headers=headers)
 
 
-def raw(code: int, body: str, kind: str = "application/json") -> Behaviour:
+def raw(code: int, body: str, kind: str = "application/json", headers: dict | None = None) -> Behaviour:
     "Anything at all."
-    return lambda handler, _: handler.send(code, body, kind)
+    return lambda handler, _: handler.send(code, body, kind, headers)
 
 
 def slow(seconds: float, then: Behaviour) -> Behaviour:

@@ -1,14 +1,20 @@
 """The `openai` designer against a real server on loopback that misbehaves in every way that we know of."""
 
 import html
+import importlib.util
 import io
 import json
 import logging
+import re
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from dataclasses import asdict, replace
 from email.utils import formatdate
+from urllib.parse import quote
 
 import pytest
 from chat_server import ChatServer, answer, drop, drop_midway, raw, refuses, slow, status
@@ -26,7 +32,7 @@ from envgen_nb.files import append_jsonl, write_text
 from envgen_nb.results import kept_summary
 from envgen_nb.studio.compare import run_table
 from envgen_nb.studio.progress import watch
-from envgen_nb.studio.reply import cost_html
+from envgen_nb.studio.reply import conversation_html, cost_html
 from envgen_nb.studio.report import write_report
 from envgen_nb.studio.run import Session
 from envgen_nb.world import get_simulator
@@ -146,6 +152,80 @@ def test_own_machine_is_reached_without_a_proxy(monkeypatch):
         assert ask(server, max_retries=0).text == GOOD
 
 
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "127.1", "2130706433", "0.0.0.0", "[::ffff:127.0.0.1]"])
+def test_own_machine_in_all_spellings_is_reached_without_a_proxy(host, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "socks5h://127.0.0.1:9")
+    with ChatServer(answer(GOOD)) as server:
+        designer = make_designer("openai", model="m", base_url=f"http://{host}:{server.server_port}/v1", max_retries=0)
+        designer.check()
+        assert designer.reply(REQUEST).text == GOOD
+
+
+@pytest.mark.parametrize("variable, value, words", [
+    ("ALL_PROXY", "socks5h://me:hunter2@127.0.0.1:9", "ALL_PROXY names a proxy (socks5h://), for which a package"),
+    ("https_proxy", "gopher://me:hunter2@127.0.0.1:9", "https_proxy names a proxy of a kind that is not known (gopher://)"),
+    ("SSL_CERT_FILE", "/nowhere/hunter2.pem", "SSL_CERT_FILE names no file of trusted certificates (No such file"),
+])
+def test_a_variable_that_cannot_be_used_is_named_before_anything_is_made(variable, value, words, tmp_path, monkeypatch,
+                                                                           capsys):
+    pytest.importorskip("httpx2")
+    if importlib.util.find_spec("socksio") and "SOCKS" in words.upper():
+        pytest.skip("there is the package that these proxies need")
+    monkeypatch.setenv(variable, value)
+    options = {"model": "m", "base_url": "https://example.com/v1"}
+    with pytest.raises(DesignerError, match=re.escape(words)):
+        make_designer("openai", **options).check()
+    assert main(["run", "crafter", "-p", "folder", str(tmp_path / "run"), "-p", "designer", "openai", "-p",
+                 "designer_options", json.dumps(options)]) == 2
+    said = capsys.readouterr().err
+    assert words in said and "hunter2" not in said and list(tmp_path.iterdir()) == []
+
+
+def test_a_proxy_that_does_not_answer_is_named(monkeypatch):
+    for name in ("NO_PROXY", "no_proxy", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:hunter2@127.0.0.1:9")
+    with pytest.raises(DesignerError, match="is the proxy in HTTPS_PROXY right") as caught:
+        make_designer("openai", model="m", base_url="https://example.com/v1", max_retries=0).reply(REQUEST)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    "A certificate of this machine's own, and its key, in one file."
+    if not shutil.which("openssl"):
+        pytest.skip("the program openssl is not installed")
+    folder = tmp_path_factory.mktemp("certificate")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", folder / "key.pem",
+                    "-out", folder / "certificate.pem"], check=True, capture_output=True)
+    return folder
+
+
+def test_certificates(certificate, monkeypatch):
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate / "certificate.pem", certificate / "key.pem")
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with ChatServer(answer(GOOD), tls=tls) as server:
+        found = fails(server, max_retries=4)                       # once: asking again would not help
+        assert "shows a certificate that is not trusted here (self" in found and "SSL_CERT_FILE" in found
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "certificate.pem"))
+        assert ask(server, max_retries=0).text == GOOD
+    assert len(server.requests) == 1
+    with ChatServer(answer(GOOD)) as server:
+        with pytest.raises(DesignerError, match="does not speak https; does base_url begin with http://"):
+            make_designer("openai", model="m", base_url=server.url.replace("http:", "https:")).reply(REQUEST)
+
+
+@pytest.mark.parametrize("path", ["", "/", "/chat/completions", "/chat/completions/"])
+def test_the_whole_address_of_the_chat_completions_is_one_as_well(path):
+    with ChatServer(answer(GOOD)) as server:
+        assert make_designer("openai", model="m", base_url=server.url + path, max_retries=0).reply(REQUEST).text == GOOD
+    assert server.paths == ["/v1/chat/completions"]
+
+
 NO_KEY = {"designer": "openai", "designer_options": {"model": "m", "api_key_env": "MY_KEY"}}
 SMALL = {"num_cycles": 1, "num_worlds": 2, "cycle_steps": 8192, "final_steps": 0, "evaluation_runs": 1,
          "evaluation_episodes": 1, "threads": 1}
@@ -224,6 +304,36 @@ def test_no_streaming_and_no_limit_at_all():
     assert not {"stream", "stream_options", "max_tokens", "max_completion_tokens"} & set(server.requests[-1])
 
 
+@pytest.mark.parametrize("words", [
+    "max_tokens is too large: 8192. This model supports at most 4096 completion tokens, whereas you provided 8192.",
+    "`max_tokens` must be less than or equal to `4096`, the maximum value for `max_tokens` is less than the context",
+    "Invalid max_tokens value, the valid range of max_tokens is [1, 4096]",
+    "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context length is 5096 tokens "
+    "and your request has 1000 input tokens (8192 > 5096 - 1000).",
+])
+@pytest.mark.parametrize("param", [None, "max_tokens"])
+def test_a_limit_that_is_too_large_becomes_the_largest_one(words, param):
+    def limited(handler, body):
+        more = body["max_tokens"] > 4096
+        (status(400, words, param=param) if more else answer(GOOD))(handler, body)
+    with ChatServer(limited) as server:
+        designer = make_designer("openai", model="m", base_url=server.url, max_tokens=8192)
+        first, second = designer.reply(REQUEST), designer.reply(REQUEST)
+    assert [sent["max_tokens"] for sent in server.requests] == [8192, 4096, 4096]
+    assert first.text == GOOD and "asked again with max_tokens = 4096" in first.notes[0] and len(second.notes) == 1
+    assert all(sent["response_format"]["type"] == "json_schema" for sent in server.requests)
+
+
+@pytest.mark.parametrize("words", [
+    "max_tokens is too large", "max_completion_tokens is too large for this model",
+    "This model's maximum context length is 2000 tokens. However, you requested 10500 tokens (2308 in the messages, "
+    "8192 in the completion)."])
+def test_there_is_no_question_without_the_limit_that_a_user_has_set(words):
+    with ChatServer(status(400, words, param="max_tokens")) as server:
+        found = fails(server, max_tokens=8192, response_format="text")
+    assert len(server.requests) == 1 and "set another max_tokens (HTTP 400). It said: " in found
+
+
 def test_a_server_that_only_says_bad_request():
     with ChatServer(refuses("json_schema", then=answer(GOOD), words="Bad Request")) as server:
         assert ask(server).text == GOOD
@@ -256,6 +366,23 @@ def test_a_server_that_fails_over_its_grammar():
         assert ask(server, max_retries=0).text == GOOD
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_in_the_thoughts_alone_is_one(stream):
+    with ChatServer(answer(None, thoughts=GOOD), answer("", thoughts="I would say {nothing}.", finish="length"),
+                    answer(GOOD, thoughts="Perhaps {}?"), answer(f"[THINK]{BAD}[/THINK]\n{GOOD}")) as server:
+        found, cut, usual, inside = (ask(server, stream=stream) for _ in range(4))
+    assert (found.text, found.thoughts) == (GOOD, "") and "as thoughts (reasoning_content)" in found.notes[-1]
+    assert (cut.text, usual.text, usual.thoughts) == ("", GOOD, "Perhaps {}?")
+    assert (inside.text, inside.thoughts) == (GOOD, BAD)
+
+
+def test_thoughts_as_parts_of_the_content():
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": GOOD}]
+    with ChatServer(raw(200, json.dumps({"choices": [{"message": {"content": parts}}]}))) as server:
+        reply = ask(server, stream=False)
+    assert (reply.text, reply.thoughts) == (GOOD, "Hm.")
+
+
 def test_a_server_that_ignores_stream():
     whole = json.dumps({"choices": [{"message": {"content": [{"type": "text", "text": GOOD}]}}]})
     with ChatServer(raw(200, whole)) as server:
@@ -276,14 +403,20 @@ def test_trouble_that_passes(trouble, stream):
     assert len(server.requests) == 2 and server.requests[0] == server.requests[1]
 
 
-def test_retry_after_is_honoured(monkeypatch):
-    waits = []
-    monkeypatch.setattr(time, "sleep", waits.append)
+@pytest.fixture
+def waits(monkeypatch):
+    "The pauses between two tries, noted down instead of waited for."
+    found = []
+    monkeypatch.setattr("envgen_nb.designer.openai._sleep", lambda seconds, ended: found.append(seconds))
+    return found
+
+
+def test_retry_after_is_honoured(waits):
     with ChatServer(status(429, headers={"Retry-After": "17"}), answer(GOOD)) as server:
         assert ask(server).text == GOOD
     assert 17.0 in waits
     when = formatdate(time.time() + 60, usegmt=True)
-    for headers, tries in [({"Retry-After": "600"}, 1), ({"x-should-retry": "false"}, 1), ({"Retry-After": "nan"}, 2),
+    for headers, tries in [({"Retry-After": "601"}, 1), ({"x-should-retry": "false"}, 1), ({"Retry-After": "nan"}, 2),
                            ({"retry-after-ms": "nan"}, 2), ({"Retry-After": when}, 2), ({"Retry-After": "-1"}, 2)]:
         waits.clear()
         with ChatServer(status(503, headers=headers), answer(GOOD)) as server:
@@ -294,6 +427,103 @@ def test_retry_after_is_honoured(monkeypatch):
         assert len(server.requests) == tries, headers
         asked = [wait for wait in waits if wait > 1]
         assert len(asked) == (headers.get("Retry-After") == when) and all(55 < wait < 61 for wait in asked)
+
+
+SOON = {          # where servers say when to come back: in 12 seconds
+    "retry-after": status(429, headers={"Retry-After": "12"}),
+    "milliseconds": status(429, headers={"retry-after-ms": "12000"}),
+    "Gemini": raw(429, json.dumps([{"error": {
+        "code": 429, "message": "You exceeded your current quota.", "status": "RESOURCE_EXHAUSTED", "details": [
+            {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [
+                {"quotaId": "GenerateRequestsPerMinutePerProjectPerModel-FreeTier", "quotaValue": "10"}]},
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "12s"}]}}])),
+    "Gemini in words": status(429, "Quota exceeded for metric: x, limit: 16000.\nPlease retry in 12.00s."),
+    "Groq": status(429, "Rate limit reached for model m on tokens per minute (TPM): Limit 15000, Used 11972, Requested "
+                        "4351. Please try again in 12s. Visit https://example.com for more."),
+    "Azure": status(429, "Requests have exceeded the call rate limit. Please retry after 12 seconds."),
+    "Hugging Face": raw(503, '{"error": "Model m is currently loading", "estimated_time": 12.0}'),
+    "what is used up": status(429, headers={
+        "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "12s",
+        "x-ratelimit-remaining-tokens": "90000", "x-ratelimit-reset-tokens": "6m0s"}),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("place", SOON)
+def test_a_server_that_says_when_to_come_back_is_asked_again_then(place, stream, waits):
+    told = []
+    with ChatServer(*[SOON[place]] * 12, answer(GOOD)) as server:
+        reply = ask(server, request=replace(REQUEST, tell=told.append), max_retries=2, stream=stream)
+    assert reply.text == GOOD and waits == [12.0] * 12 and len(server.requests) == 13
+    assert sum("the next try is in 12 s, as the server asks" in line for line in told) == 12
+    assert told[2].endswith("try 2 of 3 (before: HTTP 503)" if place == "Hugging Face" else "of 3 (before: HTTP 429)")
+
+
+def test_moments_since_1970(waits):
+    moment = time.time() + 50
+    body = {"error": {"message": "Rate limit exceeded", "code": 429, "metadata": {"headers": {
+        "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": f"{1000 * moment:.0f}"}}}}
+    date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+    for trouble in (raw(429, json.dumps(body)), raw(200, json.dumps(body)),          # with status 200, too
+                    status(429, headers={"anthropic-ratelimit-requests-remaining": "0",
+                                         "anthropic-ratelimit-requests-reset": date})):
+        with ChatServer(trouble, answer(GOOD)) as server:
+            assert ask(server, max_retries=0).text == GOOD
+    assert len(waits) == 3 and all(40 < wait <= 50 for wait in waits)
+
+
+@pytest.mark.parametrize("code", [503, 429, 529])
+def test_a_busy_server_is_asked_for_minutes(code, waits):
+    "One that does not say when to come back: llama.cpp while it loads a model."
+    with ChatServer(*[status(code, "Loading model")] * 15, answer(GOOD)) as server:
+        reply = ask(server, max_retries=0)
+    assert reply.text == GOOD and len(waits) == 15 and waits[:5] == sorted(waits[:5])
+    assert max(waits) <= 60
+    waits.clear()
+    with ChatServer(status(code, "Loading model")) as server:
+        found = fails(server, max_retries=0, max_wait=0.5)
+    assert 1 < len(server.requests) < 40 and sum(waits) <= 0.5
+    assert f"(HTTP {code}). It said: Loading model" in found and "raise max_wait (0.5 s)" in found
+
+
+def test_busy_in_the_middle_of_a_stream(waits):
+    event = 'data: {"error": {"message": "Overloaded", "type": "overloaded_error"}}\n\n'
+    with ChatServer(*[raw(200, event, "text/event-stream")] * 3, answer(GOOD)) as server:
+        assert ask(server, max_retries=0).text == GOOD
+    assert len(waits) == 3
+
+
+@pytest.mark.parametrize("trouble, words", [
+    (status(429, "Please try again in 23m10s."), "it asks for a pause of 1390 s, longer than max_wait leaves"),
+    (raw(429, '{"error": {"message": "Add credit.", "type": "insufficient_quota", "code": "insufficient_quota"}}'),
+     "after 1 try; wait, or see whether the account has credit"),
+    (raw(429, '[{"error": {"message": "Quota.", "details": [{"quotaId": "GenerateRequestsPerDayPerProject"}, '
+              '{"retryDelay": "31s"}]}}]'), "after 1 try; wait"),
+])
+def test_a_wait_that_would_be_in_vain(trouble, words, waits):
+    with ChatServer(trouble) as server:
+        assert words in fails(server)
+    assert waits == [] and len(server.requests) == 1
+
+
+def test_a_pause_can_be_interrupted():
+    class Stop(Exception):
+        pass
+
+    told = []
+
+    def stop(text):
+        if any("the next try is in 300 s" in line for line in told):
+            raise Stop
+    before = threading.active_count()
+    with ChatServer(status(429, headers={"Retry-After": "300"})) as server:
+        with pytest.raises(Stop):
+            ask(server, stop, replace(REQUEST, tell=told.append))
+        end = time.monotonic() + 60
+        while threading.active_count() > before + 1:                         # the server has a thread of its own
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -392,7 +622,8 @@ def test_server_is_not_running():
     (slow(3, answer(GOOD)), "did not answer within 0.3 s (2 tries)"),
     (drop, "cannot be reached (2 tries"),
     (status(500, "out of memory"), "failed, after 2 tries; try later (HTTP 500). It said: out of memory"),
-    (status(429, "quota exceeded"), "refuses more calls, after 2 tries"),
+    (status(429, "quota exceeded"), "refuses more calls, after 1 try; wait, or see whether the account has credit"),
+    (status(503, "Loading model"), "is busy, or still loads its model, after 1 try"),
     (status(404, "model 'm' not found"), "knows no model 'test-model'"),
     (status(401, "bad key"), "wants a key; put it into an environment variable, and name the variable in api_key_env"),
     (status(400, "maximum context length is 100 tokens"), "It said: maximum context length is 100 tokens"),
@@ -410,7 +641,7 @@ def test_server_is_not_running():
 @pytest.mark.parametrize("stream", [True, False])
 def test_trouble_that_stays(trouble, words, stream):
     with ChatServer(trouble) as server:
-        found = fails(server, max_retries=1, timeout=0.3, stream=stream, response_format="text")
+        found = fails(server, max_retries=1, max_wait=0, timeout=0.3, stream=stream, response_format="text")
     assert words in found and found.startswith(server.url) and len(found) < 600
 
 
@@ -435,6 +666,43 @@ def test_the_key_appears_nowhere(monkeypatch, caplog, capsys):
         said += [repr(reply)]
     assert all(KEY[:8] not in text for text in [*said, caplog.text, *capsys.readouterr()])
     assert "[key]" in said[0] and "[key]" in reply.text and any("[key]" in note for note in reply.notes)
+
+
+KEYS = {"usual": KEY, "short": "hunter2", "with quotation marks": 'my-"key"-with-\'marks\'',
+        "other signs": "a\\b&<c>%d/e"}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("name", KEYS)
+def test_no_key_comes_back_in_any_form(name, stream, monkeypatch, waits):
+    "In an error, in the answer, in its thoughts, in notes; what is streamed, and what is told while waiting, as well."
+    key = KEYS[name]
+    monkeypatch.setenv("MY_KEY", key)
+    forms = [key, json.dumps(key), json.dumps({"error": json.dumps(key)}), html.escape(key), quote(key, safe=""),
+             repr(key)]
+    echo, heard, told = "; ".join(forms), [], []
+    text = f"{GOOD} {echo} end"
+    whole = answer(text, piece=3, thoughts=f"It is {echo}.")
+    with ChatServer(status(503, echo, headers={"Retry-After": "1"}),
+                    refuses("json_schema", words="{} " + echo.replace("{", "").replace("}", ""), then=whole)) as server:
+        reply = ask(server, heard.append, replace(REQUEST, tell=told.append), api_key_env="MY_KEY", stream=stream)
+    said = [reply.text, reply.thoughts, *reply.notes, "".join(heard), *told]
+    for behaviour in (status(401, echo), raw(400, echo), raw(200, echo, "text/html"), raw(502, f"<html>{echo}"),
+                      raw(200, json.dumps({"error": {"message": echo}})),
+                      raw(200, f'data: {json.dumps({"error": {"message": echo}})}\n\n', "text/event-stream")):
+        with ChatServer(behaviour) as server:
+            said.append(fails(server, api_key_env="MY_KEY", max_retries=0, response_format="text", stream=stream))
+    for form in (form.strip("\"'") for form in forms if len(form) < 60):
+        assert not [one for one in said if form in one], form
+    assert "[key]" in reply.text and "[key]" in reply.thoughts and "".join(heard).endswith("end") and "[key]" in said[3]
+    assert "[key]" in "".join(heard) and any("[key]" in line for line in told)
+
+
+def test_a_short_key_that_is_a_word_of_the_question_stays_one(monkeypatch):
+    for key in ("wood", "no", "1"):
+        monkeypatch.setenv("MY_KEY", key)
+        with ChatServer(answer(GOOD)) as server:
+            assert ask(server, api_key_env="MY_KEY").text == GOOD
 
 
 def test_keys_that_are_none(monkeypatch):
@@ -464,6 +732,39 @@ def test_a_run_tells_which_try_it_is_waiting_for(tmp_path, monkeypatch, capsys):
     assert f"cycle-1: {server.url}, try 2 of 5 (before: HTTP 503)\n" in told
     written = [path.read_bytes() for path in run.path.rglob("*") if path.is_file()]
     assert all(KEY[:8] not in text for text in (*lines, told)) and all(KEY[:8].encode() not in data for data in written)
+
+
+def test_no_control_character_of_a_model_reaches_a_terminal(tmp_path, capsys, waits):
+    "Nor a file, the report or the studio: in a reply, in JSON escapes, in thoughts, in an error, in what is streamed."
+    attack = "\x1b]52;c;aGk=\x07\x1b[2J\x9b31m\u202e"
+    escaped = json.dumps(attack)[1:-1]
+    good = json.dumps({"bottleneck": attack, "environments": [{"purpose": f"a {attack}", "settings": {}}] * 2})
+    bad = json.dumps({"environments": [{"settings": {attack: 1, "inventory_settings": {attack: attack}}}, {}]})
+    with ChatServer(status(503, attack, headers={"Retry-After": "1"}), status(400, f"response_format {attack}"),
+                    answer(bad, thoughts=attack), answer(f"{attack} no JSON", refusal=attack),
+                    answer(f"<think>{attack}</think>{good}")) as server:
+        run = create_run(make_settings(**SMALL, designer="openai", bottleneck=True, designer_options={
+            "model": "m", "base_url": server.url}), tmp_path / "run")
+        out, stop, heard = io.StringIO(), threading.Event(), []
+        watcher = threading.Thread(target=watch, args=(run.path, stop, out, 0.2))
+        watcher.start()
+        for event in run_cycles(run.path, on_text=heard.append):
+            if isinstance(event, Accepted):
+                break
+        stop.set()
+        watcher.join()
+        server.behaviours = (status(401, attack),)
+        with pytest.raises(DesignerError) as caught:
+            ask(server)
+    page = write_report(run).read_text()
+    shown = [out.getvalue(), *capsys.readouterr(), "".join(heard), str(caught.value), page,
+             conversation_html(run, "cycle-1")]
+    written = [path.read_text() for path in run.path.rglob("*") if path.suffix in (".md", ".json", ".jsonl")]
+    for text in (*shown, *written):
+        assert not re.search("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e]", text)
+    seen = r"\u001b]52;c;aGk=\u0007"
+    assert all(seen in text for text in (shown[0], shown[2], *shown[3:5])) and escaped[:13] in page
+    assert run.designs("cycle-1")[0].purpose == f"a {escaped}"
 
 
 # --- answers that are none, and asking again

@@ -42,7 +42,9 @@ from ..designer.design import Attempt, Budget, best, chosen, conversation, desig
 from ..designer.prompt import WorldRecord, choice_prompt, first_prompt, load_templates, update_prompt
 from ..designer.base import Designer, DesignerError, Request, Usage, make_designer
 from ..designer.reply import Design, bottleneck_in
-from ..files import FolderGone, append_jsonl, hold_folder, read_jsonl, watch_place, write_json, write_text
+from envgen_nb.files import (
+    FolderGone, append_jsonl, hold_folder, printable, read_jsonl, watch_place, write_json, write_text,
+)
 from ..world import World, counted, random_world
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #6111d069
@@ -351,7 +353,7 @@ def _request(walk: _Walk, number: int, prompt: str) -> Request:
     history = [exchange for exchange in exchanges if None not in exchange]      # a designer may have come later
 
     def tell(text: str) -> None:
-        walk.wait(Waiting(f"cycle-{number}", walk.attempt, settings.max_reasks + 1, text))
+        walk.wait(Waiting(f"cycle-{number}", walk.attempt, settings.max_reasks + 1, printable(text)))
 
     return Request(simulator=run.simulator, vocabulary=settings.vocabulary, num_worlds=settings.num_proposed,
                    messages=conversation(history, prompt), feedback=run.feedback(number),

@@ -17,6 +17,8 @@ from typing import Any, ClassVar, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from .prompt import Told, WorldRecord
+from .reply import split_thoughts
+from ..files import printable
 from ..registry import Registry
 from ..world import Simulator, World
 
@@ -91,28 +93,30 @@ NOTHING = Usage()   # spent
 # %% ../../nbs/designer/43_designer.base.ipynb #03668681
 @dataclass(frozen=True)
 class Reply:
-    """What a designer said, word for word, what it cost, and what a reader of the run should know about it.
+    """What a designer said, what it cost, and what a reader of the run should know about it.
 
-    What a reasoning model writes down before its answer (`<think> … </think>`) is in `thoughts`, not in `text`."""
+    What a reasoning model writes down beside its answer (`<think> … </think>`) is in `thoughts`, not in `text`. Both
+    are word for word, but for control characters, which stand there by their numbers."""
     text: str
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()   # plain sentences: "the server refused temperature; asked again without it"
     thoughts: str = ""            # of a reasoning model, where it shows them
 
     def __post_init__(self):
-        thoughts, closed, answer = self.text.rpartition("</think>")
-        if closed and not self.thoughts:
-            object.__setattr__(self, "thoughts", thoughts.strip().removeprefix("<think>").strip())
-            object.__setattr__(self, "text", answer.lstrip())
+        thoughts, answer = split_thoughts(self.text)
+        if answer != self.text:
+            object.__setattr__(self, "thoughts", "\n\n".join(filter(None, (self.thoughts, thoughts))))
+            object.__setattr__(self, "text", answer.strip())
         for name in ("text", "thoughts"):                                    # half characters are in no file
-            object.__setattr__(self, name, getattr(self, name).encode("utf-8", "replace").decode())
+            object.__setattr__(self, name, printable(getattr(self, name).encode("utf-8", "replace").decode()))
+        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))
 
 
 class DesignerError(Exception):
     "No answer could be had; the message says why and what to do. It never contains a key."
 
     def __init__(self, message: str, usage: Usage = NOTHING):
-        super().__init__(message)
+        super().__init__(printable(message))
         self.usage = usage        # what was paid for nevertheless: answers that broke off
 
 # %% ../../nbs/designer/43_designer.base.ipynb #7eb33554

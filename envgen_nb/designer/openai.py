@@ -10,11 +10,11 @@ import json
 import os
 import random
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from email.utils import parsedate_to_datetime
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -23,6 +23,9 @@ import openai
 
 from .base import Designer, DesignerError, Reply, Request, Usage
 from .reply import MAX_CHARACTERS, response_schema
+from envgen_nb.designer.server import (
+    Screen, come_back, cut, length_allowed, make_client, proxy_of, ssl_error, unreached,
+)
 from ..world import counted
 
 # %% ../../nbs/designer/45_designer.openai.ipynb #8743a793
@@ -56,11 +59,11 @@ _FORM_SIGNS = ("response_format", "json_schema", "json_object", "json mode", "fa
 
 def _words(error: openai.APIStatusError) -> str:
     "What the server said, in one line."
-    body = error.body
+    body = error.body[0] if isinstance(error.body, list) and error.body else error.body        # Gemini sends a list
+    body = _dig(body, "error") or body
     if isinstance(body, dict):
         body = body.get("message") or body.get("detail") or body
-    text = body if isinstance(body, str) else json.dumps(body, default=str) if body else error.message
-    return " ".join(text.split())[:300]
+    return cut(body if isinstance(body, str) else json.dumps(body, default=str) if body else error.message)
 
 
 def _refused(error: openai.APIStatusError, terms: _Terms) -> str | None:
@@ -80,6 +83,22 @@ def _refused(error: openai.APIStatusError, terms: _Terms) -> str | None:
     return form or ("stream" if "stream" in sent and "streaming" in said else None) or (
         "response_format" if "response_format" in sent else None)
 
+# %% ../../nbs/designer/45_designer.openai.ipynb #465c915e
+_LIMITS = ("max_tokens", "max_completion_tokens")
+
+
+def _other_terms(error: openai.APIStatusError, terms: _Terms) -> tuple[_Terms, str] | None:
+    "The terms on which to ask again after a refusal, and what was changed; None if it is no refusal of the terms."
+    limit = next((name for name in _LIMITS if name in terms.options), None)
+    if limit and error.status_code in (400, 422):
+        allowed = length_allowed(_words(error), terms.options[limit])
+        if allowed:
+            return replace(terms, options={**terms.options, limit: allowed}), f"with {limit} = {allowed}"
+        if allowed == 0:
+            return None
+    refused = _refused(error, terms)
+    return terms.without(refused) if refused else None
+
 # %% ../../nbs/designer/45_designer.openai.ipynb #91b577e0
 @dataclass(frozen=True)
 class _Answer:
@@ -94,13 +113,17 @@ class _Answer:
 class _Interrupted(Exception):
     "An answer that began and did not come to its end; carries what there was, and whether it fell silent."
 
-    def __init__(self, reason: str, text: str = "", silent: bool = False):
+    def __init__(self, reason: str, text: str = "", silent: bool = False, body: Any = None):
         super().__init__(reason)
-        self.text, self.silent = text, silent
+        self.text, self.silent, self.body = text, silent, body      # the body of an error that ended it
 
 
 class _Unusable(Exception):
-    "An answer in a form that is not the protocol's; asking again would not help."
+    "An answer in a form that is not the protocol's, or an error (`body`) that was sent with status 200."
+
+    def __init__(self, reason: str, body: Any = None):
+        super().__init__(reason)
+        self.body = body
 
 
 def _dig(data: Any, *path: str | int) -> Any:
@@ -121,8 +144,10 @@ def _text(content: Any) -> str:
 
 
 def _thoughts(message: Any) -> str:
-    "What a reasoning model thinks, where a server tells it: no part of OpenAI's protocol, and under two names."
-    return _text(_dig(message, "reasoning_content") or _dig(message, "reasoning"))
+    "What a reasoning model thinks, where a server tells it: no part of OpenAI's protocol, and in three places."
+    content = _dig(message, "content")
+    parts = [_text(_dig(part, "thinking")) for part in content] if isinstance(content, list) else ()     # Mistral
+    return _text(_dig(message, "reasoning_content") or _dig(message, "reasoning")) or "".join(parts)
 
 
 def _tokens(usage: Any) -> tuple[int, int] | None:
@@ -140,9 +165,9 @@ def _from_body(body: str, kind: str) -> _Answer:
         data = json.loads(body)
     except (ValueError, RecursionError):
         raise _Unusable(f"it answered with {kind or 'something'} that is not JSON, beginning "
-                        f"{' '.join(body.split())[:80]!r}; {_CHECK}") from None
+                        f"{cut(body, 80)!r}; {_CHECK}") from None
     if error := _dig(data, "error"):
-        raise _Unusable(f"it answered with an error: {str(_dig(error, 'message') or error)[:300]}")
+        raise _Unusable(f"it answered with an error: {cut(str(_dig(error, 'message') or error))}", error)
     message = _dig(data, "choices", 0, "message")
     if not isinstance(message, dict):
         raise _Unusable(f"its answer holds no message (choices[0].message); {_CHECK}")
@@ -173,7 +198,7 @@ def _from_stream(stream: openai.Stream, on_text: Callable[[str], None] | None) -
         raise _Interrupted("it sent an event that is not JSON", "".join(text)) from None
     except openai.APIError as error:
         silent = isinstance(error, openai.APITimeoutError)
-        raise _Interrupted(str(error)[:300] or type(error).__name__, "".join(text), silent) from None
+        raise _Interrupted(cut(str(error)) or type(error).__name__, "".join(text), silent, error.body) from None
     if finish is None:
         raise _Interrupted("the stream ended before the answer did", "".join(text))
     return _Answer("".join(text), "".join(refusal), finish, tokens, "".join(thoughts))
@@ -200,8 +225,8 @@ def _ask(client: openai.OpenAI, question: Mapping[str, Any], on_text: Callable[[
     return answer
 
 # %% ../../nbs/designer/45_designer.openai.ipynb #11ddf35a
-def _advice(error: Exception, designer: "OpenAICompatible", keyed: bool, tried: int) -> str:
-    "The last error in words that help."
+def _advice(error: Exception, designer: "OpenAICompatible", keyed: bool, tried: int, pause: float | None) -> str:
+    "The last error in words that help; `pause` is the one that the server asks for, if that is too long."
     tries = counted(tried, "try", "tries")
     if isinstance(error, _Interrupted):
         return (f"broke off its answer ({tries}: {error}); check whether the server, or a proxy before it, ends long "
@@ -209,7 +234,7 @@ def _advice(error: Exception, designer: "OpenAICompatible", keyed: bool, tried: 
     if isinstance(error, openai.APITimeoutError):
         return f"did not answer within {designer.timeout:g} s ({tries}); is it busy? Raise timeout, or try later"
     if isinstance(error, openai.APIConnectionError):
-        return f"cannot be reached ({tries}: {error.__cause__ or error}); is it running, and is base_url right?"
+        return unreached(error, designer.base_url, tries)
     if not isinstance(error, openai.APIStatusError):
         return f"gave no usable answer: {error}"
     status = error.status_code
@@ -221,8 +246,15 @@ def _advice(error: Exception, designer: "OpenAICompatible", keyed: bool, tried: 
         advice = "answers with a web page: check base_url, or whether a proxy answers instead of the server"
     elif status == 404:
         advice = f"knows no model {designer.model!r}, or no chat completions at this address (it usually ends in /v1)"
-    elif status == 429:
-        advice = f"refuses more calls, after {tries}; wait, or see whether the account has credit"
+    elif status == 407:
+        advice = f"is not reached: {proxy_of(designer.base_url) or 'a proxy'} asks for a name and a password"
+    elif status in _BUSY:
+        what = "refuses more calls" if status == 429 else "is busy, or still loads its model"
+        until = f"; it asks for a pause of {pause:.0f} s, longer than max_wait leaves" if pause else ""
+        credit = ", or see whether the account has credit" if status == 429 else ""
+        advice = f"{what}, after {tries}{until}; wait{credit}, then go on, or raise max_wait ({designer.max_wait:g} s)"
+    elif status in (400, 422) and length_allowed(_words(error), sys.maxsize) is not None:
+        advice = "refused the question for its length, or that of the answer; set another max_tokens"
     else:
         advice = f"failed, after {tries}; try later" if status >= 500 else "refused the question"
     return f"{advice} (HTTP {status}). It said: {_words(error)}"
@@ -242,7 +274,8 @@ def _checked_url(base_url: str) -> str:
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValueError("base_url must hold no name, password or query: it is written down with every run. Put a key "
                          "into an environment variable, and name the variable in api_key_env")
-    return parts.geturl()
+    whole = parts.geturl().rstrip("/")                # the package adds the path itself
+    return whole.removesuffix("/chat/completions") if whole.endswith("/chat/completions") else parts.geturl()
 
 
 def _is_openai(base_url: str) -> bool:
@@ -266,7 +299,8 @@ class OpenAICompatible(Designer):
         seed: int | None = None,           # for servers that can repeat an answer
         max_tokens: int | None = None,     # longest answer; None: the server's own limit
         timeout: float = 120.0,            # seconds without a sign of life; after two such silences it gives up
-        max_retries: int = 4,              # after a lost connection, 429 or 5xx, with growing pauses
+        max_retries: int = 4,              # after a lost connection or 5xx, with growing pauses
+        max_wait: float = 600.0,           # seconds in all, for a server that is busy (429, 503, 529); 0: not at all
         response_format: Literal["auto", "json_schema", "json_object", "text"] = "auto",   # auto: the first one taken
         stream: bool = True,               # whether to take the answer in pieces, to show progress
         price_in: float | None = None,     # of a million tokens that are sent
@@ -279,11 +313,14 @@ class OpenAICompatible(Designer):
             raise ValueError("api_key_env takes the name of an environment variable, in capitals, not a key")
         if timeout <= 0 or not 0 <= max_retries <= 20 or (max_tokens is not None and max_tokens < 1):
             raise ValueError("timeout and max_tokens have to be positive, max_retries between 0 and 20")
+        if not 0 <= max_wait <= 86_400:
+            raise ValueError("max_wait has to be between 0 and 86400 seconds")
         if (price_in is None) != (price_out is None) or min(price_in or 0, price_out or 0, temperature or 0) < 0:
             raise ValueError("price_in and price_out go together, and neither they nor temperature are negative")
         if not re.fullmatch(r"\S{1,8}", currency):
             raise ValueError("currency takes a short name without spaces: USD, EUR")
         self.model, self.base_url, self.timeout, self.max_retries = model, _checked_url(base_url), timeout, max_retries
+        self.max_wait = max_wait
         self.prices, self.currency = None if price_in is None else (price_in, price_out), currency
         self.key_variable = api_key_env or ("OPENAI_API_KEY" if _is_openai(self.base_url) else None)
         options = {"temperature": temperature, "seed": seed, "max_tokens": max_tokens, "stream": stream or None,
@@ -292,7 +329,7 @@ class OpenAICompatible(Designer):
                              {name: value for name, value in options.items() if value is not None})
 
     def check(self) -> None:
-        _read_key(self)
+        make_client(self.base_url, _read_key(self), self.timeout).close()
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
         return _Call(self, request, on_text).reply()
@@ -345,26 +382,16 @@ def _read_key(designer: OpenAICompatible) -> str | None:
         raise DesignerError(f"the environment variable {designer.key_variable} holds something that is not a key")
     return key
 
-
-def _without_key(text: str, key: str | None) -> str:
-    "A text in which the key does not occur, nor the beginning of it that is left where a long message was cut."
-    for length in range(len(key or ""), 7, -1):
-        text = text.replace(key[:length], "[key]")
-    return text
-
-
-def _client(designer: OpenAICompatible, key: str | None) -> openai.OpenAI:
-    "The package's client; one's own machine is reached without a proxy."
-    local = urlsplit(designer.base_url).hostname in ("localhost", "127.0.0.1", "::1")
-    return openai.OpenAI(api_key=key or "none", base_url=designer.base_url, timeout=designer.timeout, max_retries=0,
-                         http_client=openai.DefaultHttpxClient(trust_env=False) if local else None)
-
 # %% ../../nbs/designer/45_designer.openai.ipynb #a3dfa64e
-def _attended(work: Callable[..., Any], *listeners: Callable[[str], None] | None) -> Any:
+def _attended(
+    work: Callable[..., Any],      # is given the listeners
+    ended: threading.Event,        # is set when nobody waits for it any more
+    *listeners: Callable[[str], None] | None,
+) -> Any:
     "The result of work that tells its listeners as it goes; what the first one raises ends the wait for it at once."
     if listeners[0] is None:
         return work(*listeners)
-    said, ended, found = SimpleQueue(), threading.Event(), []
+    said, found = SimpleQueue(), []
 
     def passing(listener: Callable[[str], None]) -> Callable[[str], None]:
         def tell(piece: str) -> None:
@@ -400,40 +427,61 @@ def _next(said: SimpleQueue, nothing: Any, patience: float = 0.2) -> Any:
     except Empty:
         return nothing
 
-# %% ../../nbs/designer/45_designer.openai.ipynb #44256e9d
-_PAUSE, _LONGEST_PAUSE = 0.5, 120.0   # seconds before the first further try, and what a server may ask for at most
-_SILENCES = 2                         # as long as `timeout`; then it gives up
+# %% ../../nbs/designer/45_designer.openai.ipynb #44256e9f
+_PAUSE, _LONGEST, _LONGEST_BUSY = 0.5, 8.0, 60.0   # seconds: the first pause, and the longest that is not asked for
+_SILENCES = 2                                      # as long as `timeout`; then it gives up
+_BUSY = (429, 503, 529)
+_KINDS = {"rate_limit": 429, "RESOURCE_EXHAUSTED": 429, "overloaded": 529, "UNAVAILABLE": 503}
+_SPENT = re.compile("insufficient_quota|PerDay")   # no credit; Gemini's limits of a day, for which it names seconds
 
 
-def _pause(error: Exception, tries: int) -> float | None:
-    "Seconds until the next try; None if that would be of no use."
-    asked = None
-    if isinstance(error, openai.APIStatusError):
-        headers, asked = error.response.headers, _retry_after(error.response.headers)
-        passes = error.status_code in (408, 409, 429) or error.status_code >= 500
-        said = {"true": True, "false": False}.get(headers.get("x-should-retry"), passes)
-        if not said or (asked or 0) > _LONGEST_PAUSE:
-            return None
-    elif not isinstance(error, (_Interrupted, openai.APIConnectionError)):
-        return None
-    return asked or min(_PAUSE * 2 ** (tries - 1), 8.0) * random.uniform(0.75, 1.0)
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    "What a server asks for, in seconds; None if it does not say, or says something else."
-    text, thousandths = headers.get("retry-after", ""), headers.get("retry-after-ms", "")
+def _body(error: Exception) -> Any:
+    "The JSON data of an error that a server sent, or its text."
+    if not isinstance(error, openai.APIStatusError):
+        return getattr(error, "body", None)
     try:
-        if thousandths[:1].isdigit():
-            return float(thousandths) / 1000
-        return float(text) if text[:1].isdigit() else max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
-    except (TypeError, ValueError, OverflowError, OSError):
+        return json.loads(error.response.text)
+    except (ValueError, RecursionError):
+        return error.response.text
+
+
+def _status(error: Exception) -> int:
+    "The HTTP status of an error, also of one in the middle of a stream or in a response of status 200; 0 if none."
+    if isinstance(error, openai.APIStatusError):
+        return error.status_code
+    body = getattr(error, "body", None)
+    kind = next((kind for kind in (_dig(body, name) for name in ("code", "type", "status")) if kind), "")
+    return kind if isinstance(kind, int) else next((_KINDS[one] for one in _KINDS if one in str(kind)), 0)
+
+
+def _pause(error: Exception, tries: int) -> tuple[float, bool] | None:
+    "Seconds until the next try, and whether the server asks for them; None if another try would be of no use."
+    status = _status(error)
+    if isinstance(error, openai.APIStatusError) or status:
+        headers = error.response.headers if isinstance(error, openai.APIStatusError) else {}
+        passes = status in (408, 409, 429) or status >= 500
+        said = {"true": True, "false": False}.get(headers.get("x-should-retry"), passes)
+        if not said or _SPENT.search(str(_body(error))):
+            return None
+        told = headers if status == 429 else {name: headers[name] for name in headers if "retry" in name}
+        if (asked := come_back(told, _body(error))) is not None:
+            return asked, True
+    elif not isinstance(error, (_Interrupted, openai.APIConnectionError)) or ssl_error(error):
         return None
+    longest = _LONGEST_BUSY if status in _BUSY else _LONGEST
+    return min(_PAUSE * 2 ** (tries - 1), longest) * random.uniform(0.75, 1), False
+
+
+def _sleep(seconds: float, ended: threading.Event) -> None:
+    "Wait, unless the wait for the answer has ended."
+    if ended.wait(seconds):
+        raise _Unusable("nobody listens any more")
 
 
 def _what(error: Exception, timeout: float) -> str:
     "A failure that may pass, in a few words."
-    if isinstance(error, openai.APIStatusError):
-        return f"HTTP {error.status_code}"
+    if status := _status(error):
+        return f"HTTP {status}"
     if isinstance(error, _Interrupted):
         return f"the answer broke off ({error})"
     silent = isinstance(error, openai.APITimeoutError)
@@ -446,63 +494,78 @@ class _Call:
     def __init__(self, designer: OpenAICompatible, request: Request, on_text: Callable[[str], None] | None):
         self.designer, self.request, self.on_text = designer, request, on_text
         self.terms, self.usage, self.notes = designer._terms, Usage(), []
-        self.tries = self.silences = 0
+        self.tries = self.failures = self.silences = 0
+        self.waited, self.asked = 0.0, None          # seconds for a busy server; the pause that it asked for in vain
+        self.key, self.ended = _read_key(designer), threading.Event()
+        self.screen = Screen(self.key, "".join(message["content"] for message in request.messages))
 
     def reply(self) -> Reply:
         "The answer with its cost and notes; `DesignerError` if there is none."
-        started, key = time.monotonic(), _read_key(self.designer)
-        with _client(self.designer, key) as client:
-            answer, failure = _attended(lambda *listeners: self._answer(client, key is not None, *listeners),
-                                        self.on_text, self.request.tell)
+        started = time.monotonic()
+        listeners = [one and self.screen.listener(one) for one in (self.on_text, self.request.tell)]
+        with make_client(self.designer.base_url, self.key, self.designer.timeout) as client:
+            answer, failure = _attended(lambda *heard: self._answer(client, *heard), self.ended, *listeners)
         if answer is None:                                 # raised here, away from the errors that hold the request
-            raise DesignerError(_without_key(f"{self.designer.base_url} {failure}", key), self.usage)
+            raise DesignerError(self.screen(f"{self.designer.base_url} {failure}"), self.usage)
         self.designer._terms = self.terms
+        text, thoughts = answer.text or answer.refusal, answer.thoughts[:MAX_CHARACTERS]
         notes = self.notes + _remarks(answer, self.terms)
-        return Reply(_without_key(answer.text or answer.refusal, key),
-                     self.usage + Usage(seconds=time.monotonic() - started),
-                     tuple(_without_key(note, key) for note in notes),
-                     _without_key(answer.thoughts[:MAX_CHARACTERS], key))
+        if not text.strip() and answer.finish == "stop" and "{" in thoughts:
+            text, thoughts = thoughts, ""
+            notes.append("the server gave the whole answer as thoughts (reasoning_content); it was read there")
+        return Reply(self.screen(text), self.usage + Usage(seconds=time.monotonic() - started),
+                     tuple(map(self.screen, notes)), self.screen(thoughts))
 
-    def _answer(self, client: openai.OpenAI, keyed: bool, on_text: Callable[[str], None] | None,
+    def _answer(self, client: openai.OpenAI, on_text: Callable[[str], None] | None,
                 tell: Callable[[str], None] | None) -> tuple[_Answer | None, str]:
         "The answer, or why there is none."
-        said = ""
+        said, tell = "", tell or (lambda text: None)
         while True:
             self.tries += 1
-            if tell:
-                tell(f"{self.designer.base_url}, try {self.tries} of {self.designer.max_retries + 1}{said}")
+            most = f" of {self.designer.max_retries + 1}" if self.tries <= self.designer.max_retries + 1 else ""
+            tell(f"{self.designer.base_url}, try {self.tries}{most}{said}")
             try:
                 answer = _ask(client, _question(self.designer, self.request, self.terms), on_text)
                 self.usage += _cost(self.designer, self.request, answer.tokens, answer.text)
                 return answer, ""
             except (_Interrupted, _Unusable, openai.OpenAIError) as error:
                 if not self._on_other_terms(error):
-                    said = self._wait(error, on_text)
+                    said = self._wait(error, on_text, tell)
                     if not said:
-                        return None, _advice(error, self.designer, keyed, self.tries)
+                        keyed = self.key is not None
+                        return None, _advice(error, self.designer, keyed, self.tries, self.asked)
 
     def _on_other_terms(self, error: Exception) -> bool:
-        "Leave out what the server refuses, if it refuses something; that is no failure."
-        refused = _refused(error, self.terms) if isinstance(error, openai.APIStatusError) else None
-        if refused:
+        "Change what the server refuses, if it refuses something; that is no failure."
+        other = _other_terms(error, self.terms) if isinstance(error, openai.APIStatusError) else None
+        if other:
             self.tries -= 1
-            self.terms, change = self.terms.without(refused)
+            self.terms, change = other
             self.notes.append(f"the server refused the question (HTTP {error.status_code}: {_words(error)}); "
                               f"asked again {change}")
-        return refused is not None
+        return other is not None
 
-    def _wait(self, error: Exception, on_text: Callable[[str], None] | None) -> str:
+    def _wait(self, error: Exception, on_text: Callable[[str], None] | None, tell: Callable[[str], None]) -> str:
         "Note a failure that may pass, and wait; what it was, or \"\" if another try is of no use."
         self.silences += isinstance(error, openai.APITimeoutError) or getattr(error, "silent", False)
+        busy, what = _status(error) in _BUSY, _what(error, self.designer.timeout)
+        self.failures += not busy
         if isinstance(error, _Interrupted):
             self.usage += _cost(self.designer, self.request, None, error.text)
-        pause = _pause(error, self.tries)
-        if pause is None or self.tries > self.designer.max_retries or self.silences >= _SILENCES:
+        found = _pause(error, self.tries)
+        if found is None or self.failures > self.designer.max_retries or self.silences >= _SILENCES:
             return ""
-        what = _what(error, self.designer.timeout)
+        pause, asked = found
+        if (busy or asked) and self.waited + pause > self.designer.max_wait:
+            self.asked = pause if asked else None
+            return ""
+        self.waited += pause * (busy or asked)
         self.notes.append(f"{what}; asked again")
         if on_text and isinstance(error, _Interrupted):
             on_text("\n[the answer broke off; asking again]\n")
-        time.sleep(pause)
+        if pause >= 1:
+            words = f" ({cut(_words(error), 80)})" if isinstance(error, openai.APIStatusError) else ""
+            tell(f"{self.designer.base_url}: {what}{words}; the next try is in {pause:.0f} s"
+                 + ", as the server asks" * asked)
+        _sleep(pause, self.ended)
         return f" (before: {what})"
-

@@ -16,6 +16,7 @@ from itertools import accumulate, islice
 from typing import Any
 
 from .lenient import Broken, Reader, ReadError, broken, skip_space
+from ..files import printable
 from ..world import Complaint, Parameter, Section, World, check_world, counted, laid_out, parameters
 
 # %% ../../nbs/designer/42_designer.reply.ipynb #b8755293
@@ -32,6 +33,9 @@ class Design:
     purpose: str = ""
     weight: int = 1           # 1 to `MAX_WEIGHT`: how many games play it, compared with the other worlds of its cycle
     keep: int | None = None   # it is this world of the cycle before, from 1 on, and keeps its results; None: a new one
+
+    def __post_init__(self):
+        object.__setattr__(self, "purpose", printable(self.purpose))
 
 
 def origin(
@@ -321,7 +325,7 @@ def bottleneck_in(
     named = [piece.value.get("bottleneck") for piece in _pieces(text) if isinstance(piece.value, dict)]
     line = _BOTTLENECK.search(text)
     said = next((one for one in named if isinstance(one, str)), line.group(1) if line else "")
-    return unmarked(" ".join(said.split()))[:MAX_PURPOSE]
+    return printable(unmarked(" ".join(said.split())))[:MAX_PURPOSE]
 
 # %% ../../nbs/designer/42_designer.reply.ipynb #05d66aba
 def _overall(text: str, pieces: Sequence[_Piece], found: Sequence[Sequence[Any]], num_worlds: int) -> list[Complaint]:

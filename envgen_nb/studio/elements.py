@@ -19,6 +19,7 @@ import ipywidgets as widgets
 from traitlets import Bool, HasTraits, Int, List, Unicode
 
 import envgen_nb
+from ..files import printable
 from .run import guarding, telling
 
 # %% ../../nbs/studio/80_studio.elements.ipynb #a2fd2261
@@ -69,7 +70,7 @@ def note(text: str = "", kind: str = "envgen-note") -> str:
 
 def quote(text: str) -> str:
     "A long text that somebody wrote, as it is."
-    return f'<div class="envgen-text" tabindex="0">{html.escape(text)}</div>'
+    return f'<div class="envgen-text" tabindex="0">{html.escape(printable(text))}</div>'
 
 
 def fold(summary: str, inside: str, opened: bool = False) -> str:

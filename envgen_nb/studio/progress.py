@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from ..cycle.run import Event
 from ..cycle.folder import PLACES
-from ..files import read_jsonl
+from ..files import printable, read_jsonl
 from ..world import counted
 
 # %% ../../nbs/studio/78_studio.progress.ipynb #6c7d4724
@@ -43,7 +43,7 @@ def best_rates(success: dict[str, Any], most: int = 4) -> str:
 def say(record: dict[str, Any]) -> str:
     "One event, as logged in events.jsonl, in one line for people."
     try:
-        return _said(record)
+        return printable(_said(record))
     except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
         return f"{record['event']} (its line in events.jsonl is damaged)"
 

@@ -17,6 +17,7 @@ import ipywidgets as widgets
 from ..cycle.folder import RunFolder
 from ..designer.base import Usage
 from ..designer.reply import annotated
+from ..files import printable
 from .archive import archive_html, bottleneck_html, told_html, tried_html
 from envgen_nb.studio.elements import (
     CopyButton, bind, button, column, columns, fold, heading, listen, note, quote, row, table,
@@ -32,7 +33,7 @@ def reply_html(run: RunFolder, cycle: str, text: str) -> str:
     whole, lines = annotated(text, model, run.settings.num_proposed, before)
     shown = []
     for line, complaints in lines:
-        shown.append(html.escape(line))
+        shown.append(html.escape(printable(line)))
         for complaint in complaints:
             said = f"↑ {complaint.message}" + (f" ({complaint.field})" if complaint.field else "")
             shown.append(f'<span class="envgen-wrong">{html.escape(said)}</span>')

@@ -44,7 +44,7 @@ from ..cycle.runs import load_agent
 from ..cycle.settings import RunSettings, game_defaults
 from ..designer.prompt import SELDOM, WorldRecord, load_templates, spending
 from ..designer.reply import unmarked
-from ..files import write_text
+from ..files import printable, write_text
 from ..results import Measured, edges, measurements, rollouts, training_score, wilson_interval
 from .archive import archive_html, bottleneck_html
 from .charts import Panel, sheet
@@ -416,7 +416,7 @@ def conversation_html(run: RunFolder, cycle: str, room: list[int]) -> str:
             if (text := run.text(place, name)) is None:
                 continue
             room[0] -= len(text)
-            inside = (f"<pre>{html.escape(text)}</pre>" if room[0] > 0 else
+            inside = (f"<pre>{html.escape(printable(text))}</pre>" if room[0] > 0 else
                       note(f"Here is no room for all texts of this run; this one is in its folder: {place}/{name}"))
             blocks.append(fold(f"{place}: {name}", inside))
     return "".join(blocks)
