@@ -26,7 +26,9 @@ from scipy.special import stdtrit
 
 from .agent.evaluate import Evaluation, success_rates
 from .curriculum import Episodes
-from .cycle.folder import PHASES, Recent, RunFolder, RunFolderError, counted_in, in_phase, rollouts
+from envgen_nb.cycle.folder import (
+    PHASES, Recent, RunFolder, RunFolderError, counted_in, designer_names, in_phase, rollouts,
+)
 from .cycle.runs import list_runs
 from .cycle.settings import RunSettings
 from .designer.base import designers, options_of, read_option
@@ -456,7 +458,7 @@ def summary(
     marks = _stretches(records[-1]["step"] if records else 0, run.settings.preset.batch, 40)
     binned, (score,) = _binned(steps, episodes, marks), _rounded([_score_of(run, episodes)])
     return {"simulator": run.settings.simulator, "settings": run.settings.model_dump(mode="json"),
-            "seed": run.settings.seed, "finished": run.finished(), **_measured(run),
+            "designers": designer_names(run), "seed": run.settings.seed, "finished": run.finished(), **_measured(run),
             "training": {"score": score, "episodes": len(episodes), "cut": int(episodes.cut.sum())},
             "curve": {"steps": _rounded((marks[:-1] + marks[1:]) / 2, 1),
                       "returns": _rounded(found.mean() if len(found) else None for found in binned)},
@@ -484,7 +486,7 @@ def kept_summary(
     stamp, file = _stamp(path), path / RunFolder.SUMMARY
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         kept = parse_json(file.read_bytes())
-        if kept["stamp"] == stamp:
+        if kept["stamp"] == stamp and kept["designers"]:        # one of before 0.3 names none
             return kept
     if not make:
         return None

@@ -11,7 +11,16 @@ from envgen_nb.agent.evaluate import evaluate
 from envgen_nb.agent.learner import RandomLearner
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.edit import design_again, edit_worlds, position
-from envgen_nb.cycle.folder import PLAYERS, as_designed, create_run, origins, selected, spent_rollouts, tried_out
+from envgen_nb.cycle.folder import (
+    PLAYERS,
+    as_designed,
+    as_taken,
+    create_run,
+    origins,
+    selected,
+    spent_rollouts,
+    tried_out,
+)
 from envgen_nb.cycle.run import Accepted, Prompted, Rejected, TriedOut, run_cycles
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.base import Designer, Reply, designers, make_designer
@@ -68,7 +77,7 @@ def test_the_rule_takes_those_from_which_most_can_be_learned(by_rule):
         told, = [event for event in events if isinstance(event, TriedOut) and event.cycle == cycle]
         assert (told.worlds, told.steps) == (4, selected(run)[cycle]) == (4, sum(one["steps"] for one in measured))
         assert spent_rollouts(run)[cycle] == pytest.approx(told.steps / run.settings.preset.batch, abs=1)
-        assert origins(run, cycle) == ["designer", "designer"]
+        assert origins(run, cycle) == ["designer", "designer"] and as_taken(run, cycle) == run.designs(cycle)
     assert "Number of environments to design: 4" in run.text("cycle-1", "prompt.md")
 
 
@@ -129,6 +138,7 @@ def test_the_designer_chooses(choosing, tmp_path):
     proposed = as_designed(run, "cycle-1")
     assert run.designs("cycle-1") == [replace(proposed[2], weight=3, purpose="it almost can."),
                                       replace(proposed[0], purpose="for a start.")]
+    assert as_taken(run, "cycle-1") == run.designs("cycle-1")
     assert [row[2] for row in tried_out(run, "cycle-2")] == [True, False, True, False] and last.cycle == 2
     assert sorted(path.name for path in (run.path / "cycle-1" / "trial").iterdir()) == [
         "complaints-1.md", "prompt.md", "rejected-1.md", "reply.md"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envgen_nb.cycle.folder import (
-    RunFolder, as_designed, keep_by_hand, put_aside, put_in_place, rollouts, write_worlds,
+    RunFolder, as_designed, as_taken, keep_by_hand, put_aside, put_in_place, rollouts, write_worlds,
 )
 from .settings import FEEDBACK, SettingsError, changed_settings
 from ..designer.prompt import Templates, save_templates
@@ -74,8 +74,11 @@ def edit_worlds(
         most = run.settings.preset.num_envs
         if not 1 <= len(designs) <= most:
             raise EditError(f"a cycle has 1 to {most} worlds, not {len(designs)}")
+        edited = run.file(RunFolder.EDITED, cycle)
+        write_text(edited, _told(run, cycle, designs))        # first: after a kill `is_edited` compares the worlds
         write_worlds(run, cycle, designs)
-        write_text(run.file(RunFolder.EDITED, cycle), _told(run, cycle, designs))
+        if list(designs) == as_taken(run, cycle):             # all was taken back
+            edited.unlink()
 
 # %% ../../nbs/cycle/68_cycle.edit.ipynb #8394bccb
 def _told(run: RunFolder, cycle: str, designs: Sequence[Design]) -> str:

@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['PHASES', 'PLAYERS', 'PLACES', 'FORMAT', 'Rates', 'counted_in', 'in_phase', 'RunFolderError', 'read_file',
-           'parse_text', 'parse_lines', 'RunFolder', 'keep_by_hand', 'put_aside', 'put_in_place', 'selected',
-           'spent_rollouts', 'rollouts', 'placebo', 'resume_command', 'check_free', 'create_run', 'trust',
-           'cut_metrics', 'Recent', 'write_sheet', 'as_designed', 'origins', 'write_worlds', 'rates_there', 'tried_out',
+           'parse_text', 'parse_lines', 'RunFolder', 'keep_by_hand', 'put_aside', 'put_in_place', 'designed_by',
+           'keep_designer', 'designer_names', 'machines', 'machine_changes', 'selected', 'spent_rollouts', 'rollouts',
+           'placebo', 'resume_command', 'check_free', 'create_run', 'trust', 'cut_metrics', 'Recent', 'write_sheet',
+           'as_designed', 'origins', 'as_taken', 'is_edited', 'write_worlds', 'rates_there', 'tried_out',
            'world_records', 'in_the_original', 'archived', 'told']
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #615a48db
@@ -19,6 +20,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ from envgen_nb.cycle.settings import (
 )
 from ..designer.prompt import Archived, Original, Told, WorldRecord, load_templates, save_templates
 from ..designer.base import Usage, designs_worlds
+from ..designer.design import best, chosen
 from ..designer.reply import MAX_WEIGHT, Design, origin, parse_reply, unmarked
 from envgen_nb.files import (
     check_folder, check_links, hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text,
@@ -134,6 +137,7 @@ class RunFolder:
     DRAFTS = "drafts"                                      # of a cycle: a folder for each design that is not in use
     DRAWN = "drawn.json"                                   # random worlds, where a curriculum wants some
     BOTTLENECK = "bottleneck.md"                           # what the designer says it is
+    DESIGNER = "designer.json"                             # its name, and its model if there is one
     TRIAL, THOUGHTS = "trial", "thoughts-{}.md"            # of a cycle: a folder, see `last_question`; of a reply
 
     def __init__(self, path: str | Path):
@@ -406,7 +410,8 @@ def last_question(self: RunFolder, cycle: str) -> str:
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #e52903c8
 _DESIGN = (RunFolder.PROMPT, RunFolder.REJECTED.format("*"), RunFolder.COMPLAINTS.format("*"), RunFolder.REPLY,
            RunFolder.TRIAL, RunFolder.THOUGHTS.format("*"), RunFolder.EDITED, RunFolder.PURPOSES, RunFolder.ROLES,
-           RunFolder.PICTURE, RunFolder.BOTTLENECK, "manual-*", RunFolder.WORLDS)      # the files of a design
+           RunFolder.PICTURE, RunFolder.BOTTLENECK, RunFolder.DESIGNER, "manual-*",
+           RunFolder.WORLDS)      # the files of a design
 
 
 @patch
@@ -520,6 +525,57 @@ def calls(self: RunFolder) -> list[dict[str, Any]]:
 def usage(self: RunFolder) -> Usage:
     "What the model calls of the run have cost so far."
     return sum((Usage(**record["usage"]) for record in self.calls()), Usage())
+
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #dc6ddc36
+def designed_by(run: RunFolder) -> dict[str, str]:
+    "Of each cycle whose worlds are designed its designer, with the model if there is one: `manual`, `openai: qwen3`."
+    names = ("designer", "designer_options")
+    changes = [record for record in run.events() if record["event"] == "Changed"]
+    now = {name: next((one["was"][name] for one in changes if name in one.get("was", {})), getattr(run.settings, name))
+           for name in names}
+    found = dict.fromkeys((cycle for cycle in run.cycles if run.worlds(cycle)),
+                          _designer_name(run.settings.designer, run.settings.designer_options))
+    for record in run.events():                   # of a run from before each design had its file
+        now |= {name: value for name, value in record.get("now", {}).items() if name in names}
+        if record["event"] == "Accepted" and record["cycle"] in found:
+            found[record["cycle"]] = _designer_name(now["designer"], now["designer_options"])
+    kept = {cycle: read_file(run.file(RunFolder.DESIGNER, cycle), _parse_designer, "Delete it: it only says who "
+                             "designed these worlds.") for cycle in found}
+    return found | {cycle: name for cycle, name in kept.items() if name}
+
+
+def _parse_designer(data: bytes) -> str:
+    found = parse_json(data)
+    return _designer_name(str(found["designer"]), {"model": found["model"]})
+
+
+def _designer_name(name: str, options: dict[str, Any]) -> str:
+    model = options.get("model")
+    return f"{name}: {model}" if model else name
+
+
+def keep_designer(run: RunFolder, cycle: str) -> None:
+    "Write down who designs the worlds of a cycle."
+    write_json(run.file(RunFolder.DESIGNER, cycle), {"designer": run.settings.designer,
+                                                     "model": run.settings.designer_options.get("model")})
+
+
+def designer_names(run: RunFolder) -> list[str]:
+    "All designers of a run in the order of its cycles, each once; before the first design the one that is set."
+    return list(dict.fromkeys(designed_by(run).values())) or [
+        _designer_name(run.settings.designer, run.settings.designer_options)]
+
+
+def machines(run: RunFolder) -> list[dict[str, Any]]:
+    "The machines on which a run was worked on, in order, see `files.machine`."
+    return run.info.get("machines", [run.info["machine"]])
+
+
+def machine_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    "In what two machines differ: `python 3.11.4 → 3.12.1`, `torch 2.12.0 → 2.13.0`."
+    was, here = ({**one, **one["versions"]} for one in (before, now))
+    return [f"{name} {was.get(name, 'none')} → {here.get(name, 'none')}" for name in dict.fromkeys([*was, *here])
+            if name != "versions" and was.get(name) != here.get(name)]
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #fd1ca99a
 @patch
@@ -784,6 +840,23 @@ def origins(run: RunFolder, cycle: str) -> list[str]:
             for world, purpose in zip(run.worlds(cycle), run.purposes(cycle), strict=True)]
 
 
+def as_taken(run: RunFolder, cycle: str) -> list[Design]:
+    "The worlds that were taken from the reply, before a person edited them: all of it, or those that were chosen."
+    given, settings = as_designed(run, cycle), run.settings
+    answer = run.text(f"{cycle}/{RunFolder.TRIAL}", RunFolder.REPLY)
+    if answer is not None:
+        model, proposed = run.simulator.world_class(settings.vocabulary), [design.world for design in given]
+        return chosen(parse_reply(answer, model, settings.num_worlds, proposed)[0], given)
+    proposed = [design.world.settings() for design in given]
+    tried = {one["player"]: _measured_in(run, one) for one in run.selection(cycle) if one["worlds"] == proposed}
+    return [given[k] for k in best(*(tried[who] for who in PLAYERS), settings.num_worlds)] if len(tried) == 2 else given
+
+
+def is_edited(run: RunFolder, cycle: str) -> bool:
+    "True if a person changed the worlds of a cycle, and did not take all of it back."
+    return run.file(RunFolder.EDITED, cycle).exists() and run.designs(cycle) != as_taken(run, cycle)
+
+
 def write_worlds(run: RunFolder, cycle: str, designs: Sequence[Design]) -> None:
     "The worlds of a cycle, drawn and written down; worlds.json comes last and makes them count."
     worlds, purposes = [design.world for design in designs], [design.purpose for design in designs]
@@ -809,6 +882,13 @@ def rates_there(
     return {name: rate for (name, rate), one in zip(rates.items(), there, strict=True) if one}
 
 
+def _measured_in(run: RunFolder, one: dict[str, Any]) -> list[WorldRecord]:
+    "The worlds of an entry of `RunFolder.selection`, and what happened in them."
+    model, columns = run.simulator.world_class(run.settings.vocabulary), ("returns", "lengths", "success")
+    return [WorldRecord(check_world(model, world)[0], "", one["episodes"], *row)
+            for world, *row in zip(one["worlds"], *(one[name] for name in columns), strict=True)]
+
+
 def tried_out(
     run: RunFolder,
     cycle: str,
@@ -816,19 +896,15 @@ def tried_out(
     """The worlds that were tried out for a cycle: what the agent did in each, what a player at random did (None: none
     played there), and whether the world was taken."""
     taken, purposes = run.worlds(cycle), {str(design.world): design.purpose for design in as_designed(run, cycle)}
-
-    def record(one: dict[str, Any], k: int) -> WorldRecord:
-        world = check_world(run.simulator.world_class(run.settings.vocabulary), one["worlds"][k])[0]
-        return WorldRecord(world, purposes.get(str(world), ""), one["episodes"], one["returns"][k], one["lengths"][k],
-                           one["success"][k])
-
     measured = run.selection(cycle)
     found = []
     for one in (one for one in measured if one["player"] == "agent"):
         other = next((o for o in measured if o["player"] == "random" and o["worlds"] == one["worlds"]), None)
-        for k in range(len(one["worlds"])):
-            mine = record(one, k)
-            found.append((mine, other and record(other, k), mine.world in taken))
+        rows, others = _measured_in(run, one), _measured_in(run, other) if other else [None] * len(one["worlds"])
+        for mine, by_chance in zip(rows, others, strict=True):
+            purpose = purposes.get(str(mine.world), "")
+            found.append((replace(mine, purpose=purpose), by_chance and replace(by_chance, purpose=purpose),
+                          mine.world in taken))
     return found
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #ee2b63a3

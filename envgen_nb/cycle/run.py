@@ -29,13 +29,15 @@ from ..agent.checkpoint import save_checkpoint
 from ..agent.evaluate import Evaluation, Watch, evaluate
 from ..agent.guards import NotFiniteError
 from ..agent.learner import Learner, RandomLearner, learners
+from ..agent.networks import get_device, gpu_facts
 from ..agent.presets import Preset
 from ..agent.threads import keep_memory
 from ..agent.train import Report, Trainer
 from ..curriculum import Curriculum, Episodes, curricula
 from envgen_nb.cycle.folder import (
-    PHASES, PLAYERS, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, in_phase, keep_by_hand, origins,
-    put_in_place, rates_there, rollouts, selected, spent_rollouts, told, world_records, write_worlds,
+    PHASES, PLAYERS, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, in_phase, keep_by_hand,
+    keep_designer, machine_changes, machines, origins, put_in_place, rates_there, rollouts, selected, spent_rollouts, told,
+    world_records, write_worlds,
 )
 from .settings import OWN, RunSettings
 from ..designer.design import Attempt, Budget, best, chosen, conversation, design
@@ -43,7 +45,7 @@ from ..designer.prompt import WorldRecord, choice_prompt, first_prompt, load_tem
 from ..designer.base import Designer, DesignerError, Request, Usage, make_designer
 from ..designer.reply import Design, bottleneck_in
 from envgen_nb.files import (
-    FolderGone, append_jsonl, hold_folder, printable, read_jsonl, watch_place, write_json, write_text,
+    FolderGone, append_jsonl, hold_folder, machine, printable, read_jsonl, watch_place, write_json, write_text,
 )
 from ..world import World, counted, random_world
 
@@ -64,6 +66,8 @@ class Started(Event):
     folder: str
     resumed: bool
     steps: int               # environment steps of training in the whole run
+    machine: dict[str, Any]  # on which it goes on now, see `files.machine`
+    changes: tuple[str, ...] = ()   # in what that differs from the machine before: "python 3.11.4 → 3.12.1"
 
 
 @dataclass(frozen=True)
@@ -535,6 +539,7 @@ def _accept(run: RunFolder, cycle: str, designs: Sequence[Design], begun: bool) 
     if begun:
         write_json(run.file(RunFolder.WORLDS, cycle), [design.world.settings() for design in designs])
     else:
+        keep_designer(run, cycle)
         write_worlds(run, cycle, designs)
     return Accepted(cycle, tuple(design.purpose for design in designs), tuple(design.world for design in designs))
 
@@ -791,7 +796,12 @@ def run_cycles(
 def _whole(walk: _Walk) -> Iterator[Event]:
     "The road, with its beginning and its end."
     steps = sum(walk.rounds.values()) * walk.preset.batch
-    yield Started(walk.run.path.name, bool(walk.run.evaluations()), steps)
+    here, known = machine() | gpu_facts(get_device(walk.settings.device)), machines(walk.run)
+    changes = machine_changes(known[-1], here)
+    if changes and not walk.run.finished():
+        walk.run.info["machines"] = [*known, here]
+        write_json(walk.run.file(RunFolder.INFO), walk.run.info)
+    yield Started(walk.run.path.name, bool(walk.run.evaluations()), steps, here, tuple(changes))
     yield from _road(walk)
     yield Finished(round(walk.before + walk.clock(), 1))
 

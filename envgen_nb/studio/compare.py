@@ -60,7 +60,8 @@ def groups(found: Mapping[Path, Summary]) -> dict[str, dict[int, Summary]]:
     lines: dict[str, dict[int, Summary]] = {}
     names: dict[str, str] = {}
     for path, one in found.items():
-        alike = json.dumps({name: value for name, value in one["settings"].items() if name not in ("seed", "threads")})
+        alike = json.dumps([one["designers"], {name: value for name, value in one["settings"].items()
+                                                   if name not in ("seed", "threads")}])
         name = names.setdefault(alike, full_name(path))
         lines.setdefault(name, {}).setdefault(one["seed"], one)
     return {name if len(of) == 1 else f"{name} and {len(of) - 1} more": of for name, of in lines.items()}
@@ -167,7 +168,7 @@ def _cells(path: Path, one: Summary, names: Sequence[str]) -> dict[str, tuple[An
     cost, settings = one["cost"], one["settings"]
     spent = sum(cost["seconds"].values())
     price = cost["price"] if cost["calls"] else None
-    texts = {"run": full_name(path), "tags": ", ".join(_labels(path).tags), "designer": settings["designer"],
+    texts = {"run": full_name(path), "tags": ", ".join(_labels(path).tags), "designer": ", ".join(one["designers"]),
              "agent": settings["agent"], "state": "finished" if one["finished"] else "not finished"}
     shown = {name: (text, text) for name, text in texts.items()}
     made = path.joinpath(RunFolder.INFO).stat().st_mtime

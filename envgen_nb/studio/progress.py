@@ -54,7 +54,9 @@ def _said(record: dict[str, Any]) -> str:
     match record["event"]:
         case "Started":
             begins = "Going on with" if record["resumed"] else "Starting"
-            return f"{begins} {record['folder']}: {counted(record['steps'], 'step')}"
+            other = ", ".join(record.get("changes", ()))
+            return f"{begins} {record['folder']}: {counted(record['steps'], 'step')}" + (
+                f"; not as before: {other}. Results may differ in their last digits" if other else "")
         case "Prompted":
             return f"{cycle}: asking the designer"
         case "Waiting":

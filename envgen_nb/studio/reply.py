@@ -14,7 +14,7 @@ from pathlib import Path
 
 import ipywidgets as widgets
 
-from ..cycle.folder import RunFolder
+from ..cycle.folder import RunFolder, is_edited
 from ..designer.base import Usage
 from ..designer.reply import annotated
 from ..files import printable
@@ -63,7 +63,7 @@ def conversation_html(
         blocks.append(fold(f"Designer: reply {len(refused) + 1}, accepted ✓", reply_html(run, cycle, accepted), True))
     if place == cycle and (tried := tried_html(run, cycle)):
         blocks.append(fold("What was tried out", tried))
-    if edited is not None:
+    if edited is not None and (place != cycle or is_edited(run, cycle)):
         blocks.append(fold("Edited by hand afterwards", quote(edited)))
     blocks += [fold("All worlds of this run", archive)] if (archive := archive_html(run)) else []
     return "".join(blocks)

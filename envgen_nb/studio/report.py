@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['TOLD', 'PICTURES', 'CLIP', 'TEXTS', 'WIDE', 'Tell', 'ReadOnce', 'absent', 'command', 'by_hand', 'designer_words',
-           'after_words', 'state_words', 'spent', 'cost', 'result_html', 'webp', 'picture', 'world_pictures',
-           'small_clip', 'clip_html', 'moments_html', 'agent_html', 'gaps_html', 'designed_html', 'rate', 'apart_by',
-           'moved_html', 'conversation_html', 'story_html', 'measured_chart', 'measured_steps', 'training_chart',
-           'heatmap', 'charts_html', 'bar', 'rates_html', 'settings_html', 'sections', 'page', 'write_report',
-           'write_interactive', 'share_run', 'download', 'share_view']
+           'after_words', 'state_words', 'spent', 'machine_words', 'cost', 'result_html', 'webp', 'picture',
+           'world_pictures', 'small_clip', 'clip_html', 'moments_html', 'agent_html', 'gaps_html', 'designed_html',
+           'rate', 'apart_by', 'moved_html', 'conversation_html', 'story_html', 'measured_chart', 'measured_steps',
+           'training_chart', 'heatmap', 'charts_html', 'bar', 'rates_html', 'settings_html', 'sections', 'page',
+           'write_report', 'write_interactive', 'share_run', 'download', 'share_view']
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #48a70603
 import base64
@@ -25,7 +25,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import resources
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -37,7 +37,8 @@ from PIL import Image
 from ..curriculum import Episodes
 from ..cycle.edit import position
 from envgen_nb.cycle.folder import (
-    RunFolder, RunFolderError, in_the_original, origins, resume_command, tried_out, world_records,
+    RunFolder, RunFolderError, designed_by, designer_names, in_the_original, is_edited, machine_changes, machines,
+    origins, resume_command, tried_out, world_records,
 )
 from ..cycle.run import worked
 from ..cycle.runs import load_agent
@@ -136,19 +137,20 @@ def command(
 
 def by_hand(run: RunFolder) -> list[str]:
     "What a person did in this run that its settings do not tell."
-    edited = [cycle for cycle in run.cycles if run.file(RunFolder.EDITED, cycle).exists()]
+    edited = [cycle for cycle in run.cycles if is_edited(run, cycle)]
     changed = [name for event in run.events() if event["event"] == "Changed"
                for name, value in event.get("now", {}).items() if event.get("was", {}).get(name) != value]
     return ([f"The worlds of {', '.join(edited)} were edited by hand."] if edited else []) + (
         [f"Settings were changed on the way: {', '.join(dict.fromkeys(changed))}."] if changed else [])
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #3cb81b15
-def designer_words(settings: RunSettings) -> str:
-    "Who designed the worlds."
-    model = settings.designer_options.get("model")
+def designer_words(run: RunFolder) -> str:
+    "Who designed the worlds, and of which cycles where they are several."
     known = {"offline": "offline (rules written by hand, no language model)", "none": "none (no designed worlds)",
              "replay": "replay (recorded replies)", "manual": "manual (replies that a person brought)"}
-    return f"{settings.designer}: {model}" if model else known.get(settings.designer, settings.designer)
+    names, of = designer_names(run), designed_by(run)
+    where = {name: ", ".join(cycle.replace("-", " ") for cycle, one in of.items() if one == name) for name in names}
+    return "; ".join(known.get(name, name) + (f" in {where[name]}" if len(names) > 1 else "") for name in names)
 
 
 def after_words(cycle: str) -> str:
@@ -176,6 +178,14 @@ def spent(run: RunFolder) -> str:
     return f"{duration(whole)} of work, {duration(training)} of it training" if whole else "not known"
 
 
+def machine_words(run: RunFolder) -> str:
+    "The machine, and what was different when the run went on later."
+    known = machines(run)
+    found = [f"{known[0]['processor']}, {counted(known[0]['cores'], 'core')}"]
+    found += [f"later {', '.join(machine_changes(before, now))}" for before, now in pairwise(known)]
+    return "; ".join(found)
+
+
 def cost(run: RunFolder) -> str:
     "What the calls to a model took."
     usage = run.usage()
@@ -198,11 +208,11 @@ def _with_interval(now: Measured, before: Measured | None, unit: str) -> str:
 def result_html(run: RunFolder, found: dict[str, tuple[Measured, Measured]]) -> str:
     "Score and reward, who and what, and the command."
     settings, cycles = run.settings, list(found)
-    facts = [("Designer", designer_words(settings)), ("Agent", f"{settings.agent}, learner {settings.learner}"),
+    facts = [("Designer", designer_words(run)), ("Agent", f"{settings.agent}, learner {settings.learner}"),
              ("Seed", str(settings.seed)),
              ("Designer is told", TOLD.get(settings.feedback, f"the rates of {settings.feedback}")),
              ("Begun", run.info["created"].replace("T", ", ")[:17]), ("Duration", spent(run)), ("Cost", cost(run)),
-             ("Machine", f"{run.info['machine']['processor']}, {counted(run.info['machine']['cores'], 'core')}")]
+             ("Machine", machine_words(run))]
     if not cycles:
         shown = note(NOTHING)
     else:
@@ -611,9 +621,10 @@ def rates_html(run: RunFolder) -> str:
 # %% ../../nbs/studio/86a_studio.report.ipynb #cac71e96
 def settings_html(run: RunFolder) -> str:
     "Every setting, and on which machine and versions it ran."
-    info = run.info["machine"]
-    facts = {"begun": run.info["created"], **{name: value for name, value in info.items() if name != "versions"},
-             **info["versions"]}
+    known = [{"begun": run.info["created"]}] + [
+        {name: value for name, value in one.items() if name != "versions"} | one["versions"] for one in machines(run)]
+    names = dict.fromkeys(itertools.chain(*known))
+    facts = {name: " → ".join(dict.fromkeys(str(one[name]) for one in known if name in one)) for name in names}
     settings = [[name, json.dumps(value) if isinstance(value, dict) else str(value)]
                 for name, value in run.settings.model_dump().items()]
     return fold("every setting", table(["setting", "value"], settings)) + fold(

@@ -1,0 +1,102 @@
+"""What a run says of itself: who designed which cycle, what a person edited, on which machines it ran."""
+import shutil
+
+import pytest
+
+from envgen_nb.cycle import edit
+from envgen_nb.cycle import run as run_module
+from envgen_nb.cycle.edit import change_settings, edit_worlds
+from envgen_nb.cycle.folder import RunFolder, as_taken, create_run, designed_by, designer_names, is_edited, machines
+from envgen_nb.cycle.run import Accepted, Evaluated, Started, run_cycles
+from envgen_nb.cycle.settings import make_settings
+from envgen_nb.designer.reply import Design
+from envgen_nb.files import read_jsonl
+from envgen_nb.results import kept_summary
+from envgen_nb.studio.compare import groups, run_table
+from envgen_nb.studio.progress import say
+from envgen_nb.studio.reply import conversation_html
+from envgen_nb.studio.report import by_hand, write_report
+
+SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=1_024, final_steps=0, evaluation_runs=1, evaluation_episodes=2,
+             threads=1, agent_options={"num_envs": 8, "rollout_steps": 64})
+
+
+@pytest.fixture(scope="module")
+def designed(tmp_path_factory):
+    """A run in which the first cycle is designed, and no training has begun."""
+    run = create_run(make_settings(**SMALL, designer="random"), tmp_path_factory.mktemp("story") / "run")
+    next(event for event in run_cycles(run.path) if isinstance(event, Accepted))
+    return run.path
+
+
+@pytest.fixture
+def run(designed, tmp_path):
+    shutil.copytree(designed, tmp_path / "run")
+    return RunFolder(tmp_path / "run")
+
+
+def test_a_run_names_all_its_designers(run, tmp_path):
+    next(event for event in run_cycles(run.path) if isinstance(event, Evaluated) and event.cycle == "cycle-1")
+    run = change_settings(run, designer="offline")
+    list(run_cycles(run.path))
+    assert designed_by(run) == {"cycle-1": "random", "cycle-2": "offline"}
+    for cycle in ("cycle-1", "cycle-2"):                                        # a run of before has it from its events
+        (run.path / cycle / "designer.json").unlink()
+    assert designed_by(run) == {"cycle-1": "random", "cycle-2": "offline"}
+    page = write_report(run, tmp_path / "report.html").read_text()
+    assert "random in cycle 1; offline (rules written by hand, no language model) in cycle 2" in page
+    assert kept_summary(run.path)["designers"] == designer_names(run) == ["random", "offline"]
+    rules = create_run(make_settings(**SMALL, seed=1, designer="offline"), tmp_path / "rules")
+    found = {path: kept_summary(path) for path in (run.path, rules.path)}
+    assert designer_names(rules) == ["offline"] and len(groups(found)) == 2          # no means over both
+    assert [row["cells"]["designer"] for row in run_table(found)[1]] == [("random, offline",) * 2, ("offline",) * 2]
+
+
+def test_what_was_edited_and_taken_back_is_not_edited(run):
+    given = run.designs("cycle-1")
+    assert given == as_taken(run, "cycle-1") and not is_edited(run, "cycle-1")
+    edit_worlds(run, "cycle-1", [Design(run.original, "mine"), given[1]])
+    assert is_edited(run, "cycle-1") and by_hand(run) == ["The worlds of cycle-1 were edited by hand."]
+    assert "Edited by hand" in conversation_html(run, "cycle-1")
+    edit_worlds(run, "cycle-1", given)
+    assert not (run.path / "cycle-1" / "edited.md").exists() and not is_edited(run, "cycle-1") and by_hand(run) == []
+    assert "Edited by hand" not in conversation_html(run, "cycle-1")
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_kill_while_worlds_are_edited_leaves_what_is_true(run, monkeypatch, written):
+    """Before worlds.json is there they are not edited, after that they are."""
+    def killed(*given):
+        if written:
+            write_worlds(*given)
+        raise Killed
+
+    write_worlds = edit.write_worlds
+    monkeypatch.setattr(edit, "write_worlds", killed)
+    with pytest.raises(Killed):
+        edit_worlds(run, "cycle-1", [Design(run.original, "mine")])
+    assert is_edited(run, "cycle-1") == written == bool(by_hand(run)) and len(run.worlds("cycle-1")) == 2 - written
+    assert (run.path / "cycle-1" / "edited.md").exists()
+
+
+def test_a_run_that_goes_on_elsewhere_says_so(run, tmp_path, monkeypatch):
+    here = machines(run)[0]
+    there = here | {"python": "9.9.9", "versions": here["versions"] | {"torch": "99.0"}}
+    monkeypatch.setattr(run_module, "machine", lambda: there)
+    changes = (f"python {here['python']} → 9.9.9", f"torch {here['versions']['torch']} → 99.0")
+    first, *_ = list(run_cycles(run.path))
+    assert isinstance(first, Started) and first.machine == there and first.changes == changes
+    again = RunFolder(run.path)
+    assert machines(again) == [here, there] and again.info["machine"] == here
+    started = [record for record in read_jsonl(run.path / "events.jsonl") if record["event"] == "Started"]
+    assert [record["machine"] for record in started] == [here, there]
+    assert say(started[1]).endswith(f"; not as before: {', '.join(changes)}. Results may differ in their last digits")
+    page = write_report(again, tmp_path / "report.html").read_text()
+    assert f"later {', '.join(changes)}" in page and f"{here['python']} → 9.9.9" in page
+    monkeypatch.undo()
+    list(run_cycles(run.path))                                  # a finished run is only looked at
+    assert machines(RunFolder(run.path)) == [here, there]
