@@ -50,7 +50,7 @@ def write(path: Path, text: str) -> Path:
 def place(target: Path) -> str | None:
     "The page of the site that shows a file of the repository, from the root of the site; None: there is none."
     inside = target.relative_to(ROOT)
-    if inside.parts[0] == "nbs" and len(inside.parts) == 3 and target.suffix in (".ipynb", ".md"):
+    if inside.parts[0] == "nbs" and len(inside.parts) in (2, 3) and target.suffix in (".ipynb", ".md"):
         return f"/notebooks/{inside.relative_to('nbs')}"
     if inside.parts[0] == "docs" and target.suffix in (".md", ".png", ".svg", ".webp"):
         return f"/{inside.relative_to('docs')}"
@@ -126,6 +126,10 @@ def notebooks() -> list[Path]:
     "All notebooks as pages, and a page that lists them."
     made, index = [], ["# The notebooks", "", "Every part of the kit is a notebook that explains, defines, shows and "
                        "tests it. They can be read in this order: each comes after what it imports.", ""]
+    for path in sorted((ROOT / "nbs").glob("*.ipynb")):                     # the page; the site's first page lists it
+        made.append(write(DOCS / "notebooks" / path.name, notebook(path)))
+        head, what = title(path)
+        index += [f"- [{head}](/notebooks/{path.name}): {what}", ""]
     for part, name in PARTS.items():
         books = sorted((ROOT / "nbs" / part).glob("*.ipynb"))
         index += [f"## {name}", ""]

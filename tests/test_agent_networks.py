@@ -1,6 +1,9 @@
 """Every preset's network: what it reads, where its weights come from, and that all of it learns."""
 
 import random
+import re
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,11 +11,18 @@ import torch
 import torch.nn.functional as F
 from gymnasium import spaces
 from numba.core import caching
+from states import same
 
 from envgen_nb.agent import attention, fused
 from envgen_nb.agent.attention import Attend
 from envgen_nb.agent.networks import Policy, as_tensors, initialise, make_encoder
-from envgen_nb.agent.presets import PRESETS, get_preset
+from envgen_nb.agent.on_policy import PPO
+from envgen_nb.agent.presets import PRESETS, Network, Preset, encoders, get_preset
+from envgen_nb.agent.train import train
+from envgen_nb.cycle.run import run_cycles
+from envgen_nb.cycle.runs import load_agent, open_run
+from envgen_nb.cycle.settings import SettingsError, changed_settings, checked_settings, make_settings
+from envgen_nb.examples import Orchard
 
 PIXELS = spaces.Box(0, 255, (64, 64, 3), np.uint8)
 SYMBOLS = spaces.Dict({"items": spaces.Box(0, 9, (16,), np.uint8), "a.view": spaces.Box(0, 12, (9, 7), np.uint8),
@@ -197,3 +207,83 @@ def make_copy(policy):
 def test_wrong_settings_are_refused(overrides):
     with pytest.raises(ValueError, match="preset"):
         get_preset("symbols", **overrides)
+
+
+GUIDE = (Path(__file__).parent.parent / "docs" / "guides" / "network.md").read_text()
+WRONG = '''
+class Plain(nn.Module):
+    def __init__(self, space, network):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(25, network.hidden[-1]))
+
+    def forward(self, obs, dtype):
+        return self.layers(obs["grid"].float())
+
+
+class Half(Plain):
+    def initialise(self, generator):
+        nn.init.orthogonal_(self.layers[1].weight, generator=generator)
+'''
+OWN = dict(num_envs=8, rollout_steps=16, minibatches=2, hidden=(32, 24))
+
+
+@pytest.fixture
+def my_kit(tmp_path, monkeypatch):
+    "The guide's encoders, and some that forget their weights, in a file `my_kit.py`."
+    (tmp_path / "my_kit.py").write_text("\n".join(re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)) + WRONG)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(encoders, "written", set())
+    yield
+    sys.modules.pop("my_kit", None)
+
+
+def learned(encoder, seed=0, **changes):
+    preset, venv = get_preset("symbols", encoder=encoder, **OWN | changes), Orchard(8)
+    assert preset.obs == "symbols"
+    learner = PPO(preset, venv.single_observation_space, venv.single_action_space, seed)
+    learner.speed_up(2)
+    return train(learner, venv, 2 * preset.batch).learner
+
+
+@pytest.mark.parametrize("name", ["my_kit:Flat", "my_kit:Small"])
+def test_an_encoder_of_ones_own_learns_and_follows_from_the_seed(name, my_kit):
+    states = []
+    for noise in (1, 2):
+        torch.manual_seed(noise)
+        states.append(learned(name).state_dict())
+    assert same(*states) and not same(states[0]["policy"], learned(name, seed=1).state_dict()["policy"])
+    assert states[0]["preset"]["network"]["encoder"] == name
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("name, which", [("my_kit:Plain", r"encoder\.layers\.1\.weight \(of a Linear\)"),
+                                         ("my_kit:Half", r"encoder\.layers\.1\.bias \(of a Linear\)")])
+def test_weights_that_were_not_initialised_are_refused_by_name(name, which, bf16, my_kit):
+    with pytest.raises(ValueError, match=f"network: {which} was not initialised.*initialise"):
+        learned(name, bf16=bf16)
+
+
+def test_a_run_with_an_encoder_of_ones_own(my_kit, tmp_path):
+    "Whole cycles, and the agent that came of it; only a person's word imports the class."
+    options = {name: list(value) if isinstance(value, tuple) else value for name, value in OWN.items()}
+    run = open_run(tmp_path / "run", agent_options=options | {"encoder": "my_kit:Flat"}, designer="fixed", num_cycles=1,
+                   num_worlds=2, cycle_steps=512, final_steps=0, evaluation_runs=1, evaluation_episodes=2, threads=1)
+    for _ in run_cycles(run.path):
+        pass
+    assert type(load_agent(run).policy.encoder).__name__ == "Flat"
+    encoders.written.clear()                                # another process that has only been given the folder
+    settings = checked_settings(run.settings.model_dump())
+    assert settings.preset.obs == "symbols"
+    for use in (lambda: load_agent(run), lambda: changed_settings(settings, seed=4),
+                lambda: changed_settings(settings, agent_options=settings.agent_options | {"gamma": 0.9})):
+        with pytest.raises(ValueError, match="the encoder my_kit:Flat is a class that only the run's folder names"):
+            use()
+
+
+def test_an_encoder_that_cannot_be_is_refused(my_kit):
+    for encoder, said in [("my_kit:Other", "the encoder my_kit:Other cannot be imported"),
+                          ("circles", "encoder must be one of"), ("my_kit:torch", "my_kit:torch is no class")]:
+        with pytest.raises(SettingsError, match=said):
+            make_settings(agent_options={"encoder": encoder})
+    with pytest.raises(ValueError, match="takes the place of another one"):
+        _ = Preset("mine", Network("my_kit:Flat", hidden=(8,)), get_preset("symbols").algorithm).obs

@@ -3,6 +3,8 @@
 import contextlib
 import copy
 import random
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer, num_rollouts, play, train
 from envgen_nb.examples import Orchard
 
+GUIDE = (Path(__file__).parent.parent / "docs" / "guides" / "loss.md").read_text()
 SMALL = get_preset("symbols", hidden=(32, 32), num_envs=8, rollout_steps=32, epochs=2, minibatches=2, gae_lambda=0.9,
                    learning_rate=3e-3, clip=0.2)
 PIXELS = get_preset("laptop", encoder="nature", channels=(8, 8, 8), hidden=(32,), num_envs=4, rollout_steps=16,
@@ -296,6 +299,19 @@ def test_a_changed_loss_changes_what_a_run_learns(monkeypatch):
 
     monkeypatch.setattr(ppo, "ppo_loss", entropic)
     assert same(learned(), learned(recorded=True)) and not same(usual, learned())
+
+
+def test_the_learner_of_the_guide():
+    "Its loss is logged, its optimiser followed."
+    block, shared = re.search(r"```python\n(.*?)```", GUIDE, re.DOTALL)[1], {"__name__": "my_kit"}
+    exec(compile(block, "loss.md", "exec"), shared)
+    assert len(block.split("class Calm")[1].splitlines()) < 15
+    reports, (agent, venv) = [], start(kind=shared["Calm"])
+    train(agent, venv, 2 * SMALL.batch, callback=reports.append)
+    assert isinstance(agent.optimizer, torch.optim.AdamW) and all(r.metrics["logits"] > 0 for r in reports)
+    other = start(kind=shared["Calm"])[0]
+    other.load_state_dict(agent.state_dict())
+    assert same(other.state_dict(), agent.state_dict())
 
 
 class Swept(PPO):

@@ -33,11 +33,12 @@ def run_notebook(path: Path, told: Path) -> None:
 
 # They compile what their own cells define, measure, or train and draw, which takes from ten seconds to half a minute;
 # other tests try the same code in the short form.
-LONG = ("00", "05", "06", "14", "17", "18", "19", "20", "21", "22", "23", "24", "25", "26", "27", "28a", "29", "33",
-        "34", "35", "36", "51", "53", "55", "57", "58", "62", "63", "64", "67", "68", "70", "71", "72", "73", "75",
-        "79", "81", "82", "77a", "83", "84", "85a", "86", "87", "90", "91", "92", "93")
+LONG = ("00_files", "05", "06", "14", "17", "18", "19", "20", "21", "22", "23", "24", "25", "26", "27", "28a", "29",
+        "33", "34", "35", "36", "51", "53", "55", "57", "58", "62", "63", "64", "67", "68", "70", "71", "72", "73",
+        "75", "79", "81", "82", "77a", "83", "84", "85a", "86", "87", "90", "91", "92", "93")
 NOTEBOOKS = [pytest.param(path, id=path.stem, marks=[pytest.mark.long] * path.stem.startswith(LONG))
-             for path in sorted((ROOT / "nbs").glob("*/*.ipynb"), key=lambda path: path.name)
+             for path in sorted([*(ROOT / "nbs").glob("*.ipynb"), *(ROOT / "nbs").glob("*/*.ipynb")],
+                                key=lambda path: path.name)
              if path.parent.name not in ("lab", "workshop")]
 
 

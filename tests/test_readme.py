@@ -227,6 +227,16 @@ def test_every_name_is_documented():
                (path.stem for path in (ROOT / "nbs" / "lab" / "experiments").glob("*.toml")))
 
 
+def test_the_page_comes_first():
+    """The method on one page: short, nothing of it hidden, and the first that a reader is led to."""
+    cells = json.loads((ROOT / "nbs" / "00_envgen.ipynb").read_text())["cells"]
+    lines = [line for cell in cells if cell["cell_type"] == "code" for line in "".join(cell["source"]).splitlines()]
+    assert len(lines) <= 80 and not any("envgen_nb.cycle" in line or "envgen_nb.batch" in line for line in lines)
+    assert "## Each line is a chapter" in "".join(cells[-1]["source"])
+    for name in ("README.md", "docs/index.md", "docs/guides/teach.md", "nbs/workshop/teacher.md"):
+        assert links((ROOT / name).read_text())[0].endswith("00_envgen.ipynb"), name
+
+
 def test_the_readme_is_short():
     assert len(README.encode()) <= 7 * 1024
 
@@ -284,7 +294,7 @@ def test_links_and_pictures_exist():
     """In README, guides, and what else a person reads; in the notebooks' text, too."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("guides/*.md")]
     texts = {path: path.read_text() for path in pages}
-    for path in (ROOT / "nbs").glob("*/*.ipynb"):
+    for path in (ROOT / "nbs").rglob("*.ipynb"):
         cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "markdown"]
         texts[path] = "\n\n".join("".join(cell["source"]) for cell in cells)
     for path, text in texts.items():

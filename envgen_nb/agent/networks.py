@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['has_bf16', 'Layer', 'dense', 'Pixels', 'Norm', 'ResidualBlock', 'impala', 'nature', 'Symbols', 'PatchEncoder',
-           'make_encoder', 'ReturnNorm', 'initialise', 'Policy', 'get_device', 'gpu_facts', 'as_tensors']
+           'make_encoder', 'ReturnNorm', 'check_filled', 'initialise', 'Policy', 'get_device', 'gpu_facts',
+           'as_tensors']
 
 # %% ../../nbs/agent/53_agent.networks.ipynb #0b7da9b0
 import contextlib
@@ -24,7 +25,8 @@ from envgen_nb.agent.attention import (
     AttentionPool, GridAttentionPool, GridEmbedding, Linear, Patches, VectorFeatures, fan_in_,
 )
 from .prediction import Prediction
-from .presets import Network
+from .presets import Network, encoders
+from ..registry import is_target
 
 # %% ../../nbs/agent/53_agent.networks.ipynb #38adee74
 @functools.cache
@@ -216,6 +218,8 @@ def _readable(name: str, space: spaces.Space) -> None:
 
 def make_encoder(network: Network, space: spaces.Space) -> nn.Module:
     "The network for that observation space; `ValueError` if it cannot read it."
+    if is_target(network.encoder):
+        return encoders.find(network.encoder)(space, network)
     if network.encoder == "grids":
         if not isinstance(space, spaces.Dict) or not len(space):
             raise ValueError(f'the encoder {network.encoder!r} reads a Dict of grids and vectors (obs="symbols"), '
@@ -257,6 +261,30 @@ class ReturnNorm(nn.Module):
         return mean, (self.sum_of_squares / weight - mean.square()).clamp(min=self.smallest_variance).sqrt()
 
 # %% ../../nbs/agent/53_agent.networks.ipynb #444e0c17
+def _mark(tensor: Tensor) -> float | int | None:
+    "Return what no initialisation leaves in a tensor of that type; None: any value may be meant."
+    signed = tensor.dtype.is_signed and not tensor.is_complex()
+    return math.nan if tensor.is_floating_point() else torch.iinfo(tensor.dtype).min if signed else None
+
+
+def _tensors(network: nn.Module) -> Iterator[tuple[str, Tensor, Any]]:
+    "Yield name, tensor and mark of all weights and buffers that can be marked."
+    for name, tensor in (*network.named_parameters(), *network.named_buffers()):
+        if (mark := _mark(tensor)) is not None:
+            yield name, tensor, mark
+
+
+def check_filled(network: nn.Module) -> None:
+    "Refuse, with a `ValueError`, a network with weights that were marked and not filled since."
+    for name, tensor, mark in _tensors(network):
+        if (tensor.isnan() if tensor.is_floating_point() else tensor == mark).any():
+            module = network.get_submodule(name.rpartition(".")[0])
+            raise ValueError(f"network: {name} (of a {type(module).__name__}) was not initialised. Weights follow from "
+                             "the agent's seed alone: give the module that holds it a method "
+                             "`initialise(self, generator)` that fills it, or use `dense` or `Layer` of "
+                             "envgen_nb.agent.networks")
+
+
 @torch.no_grad()
 def initialise(network: nn.Module, generator: torch.Generator) -> None:
     "Fill every weight, in the order of the modules, each kind as it says itself."
@@ -290,10 +318,13 @@ class Policy(nn.Module):
             self.returns = ReturnNorm()
             self.prediction = Prediction(width, int(action_space.n), observation_space) if predicts else None
         self.to_empty(device="cpu")
+        for _, tensor, mark in _tensors(self):
+            tensor.data.fill_(mark)
         initialise(self, generator)
         for head, gain in ((self.actor, 0.01), (self.critic, 0.1)):
             nn.init.orthogonal_(head.weight, gain, generator=generator)
             nn.init.zeros_(head.bias)
+        check_filled(self)
         self.learned = dict(self.named_parameters())         # wanted often, and slow to gather
         self._linears = [module for module in self.modules() if isinstance(module, Linear)]
 
@@ -310,7 +341,7 @@ class Policy(nn.Module):
     @contextlib.contextmanager
     def settled(self) -> Iterator[None]:
         "For as long as the weights stay as they are: copies of them in half the bits are made only once."
-        if self.dtype == torch.float32 or self._linears[0].kept:
+        if self.dtype == torch.float32 or not self._linears or self._linears[0].kept:
             yield
             return
         try:
