@@ -20,11 +20,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ..agent.learner import learners
 from ..agent.networks import get_device
-from ..agent.presets import Preset, get_preset
+from ..agent.presets import Preset, encoders, get_preset
 from ..curriculum import curricula
 from ..designer.prompt import load_templates
 from ..designer.base import DesignerError, designers, make_designer, options_of
 from ..files import local_path
+from ..registry import is_target
 from ..world import counted, games, get_simulator, vocabularies
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #6d06eb57
@@ -80,8 +81,9 @@ class RunSettings(BaseModel):
     @property
     def preset(self) -> Preset:
         "The preset of the agent, with the changes."
-        return get_preset(self.agent, **{name: tuple(value) if isinstance(value, list) else value     # as JSON has them
-                                         for name, value in self.agent_options.items()})
+        changes = {name: tuple(value) if isinstance(value, list) else value          # as JSON has them
+                   for name, value in self.agent_options.items()}
+        return get_preset(self.agent).but(**changes)
 
     @property
     def num_proposed(self) -> int:
@@ -160,6 +162,8 @@ def take_names(given: Mapping[str, Any]) -> None:
     "A person has written these settings: the classes that they name may be imported."
     for name, registry in NAMING.items():
         registry.take(given.get(name))
+    if isinstance(options := given.get("agent_options"), Mapping):
+        encoders.take(options.get("encoder"))
 
 
 def game_defaults(simulator: str) -> dict[str, Any]:
@@ -178,7 +182,11 @@ def make_settings(**given: Any) -> RunSettings:
 
 def changed_settings(settings: RunSettings, **changed: Any) -> RunSettings:
     "The settings of a run with some that a person has changed; what stays as it is, a person has not written."
-    take_names({name: value for name, value in changed.items() if value != getattr(settings, name)})
+    written = {name: value for name, value in changed.items() if value != getattr(settings, name)}
+    if isinstance(options := written.get("agent_options"), Mapping):
+        written["agent_options"] = {name: value for name, value in options.items()
+                                    if value != settings.agent_options.get(name)}
+    take_names(written)
     return usable_settings(settings.model_dump() | changed)
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #75d83b32
@@ -197,7 +205,9 @@ def _check_room(settings: RunSettings) -> None:
 
 
 def _check_learner(settings: RunSettings) -> None:
-    "A `ValueError` if the learner is not there, or cannot play the game."
+    "A `ValueError` if the learner, or an encoder of one's own, is not there, or if it cannot play the game."
+    if is_target(settings.preset.network.encoder):
+        encoders.find(settings.preset.network.encoder)
     found = learners.find(settings.learner)
     try:
         found.of(get_simulator(settings.simulator), settings.preset)
