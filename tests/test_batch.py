@@ -15,6 +15,7 @@ from pathlib import Path
 import nbformat
 import numpy as np
 import pytest
+from nbconvert import HTMLExporter
 from PIL import Image, ImageSequence
 
 import envgen_nb
@@ -112,6 +113,16 @@ def test_the_executed_notebook(run):
     panels = [o.data["text/html"] for c in notebook.cells for o in c.get("outputs", [])
               if "<progress" in str(o.get("data", {}).get("text/html"))]
     assert len(panels) == 1 and "Finished in" in panels[0]        # one panel, in its last state
+
+
+def test_the_executed_notebook_as_a_page_has_its_figures(run):
+    """`nbconvert --to html` knows nothing of plotly's figures: it shows the drawings beside them."""
+    page, _ = HTMLExporter().from_filename(run.path / "envgen.ipynb")
+    shown = page.partition("score of the policy")[2]
+    for text in ("Success after each cycle (%)", "Score in the original game (%)", "Reward of an episode",
+                 "Mean reward of training episodes"):
+        assert text in shown, text
+    assert re.search(r"<td[^>]*>collect_wood</td>", shown)
 
 
 def test_the_report_needs_nothing_else(run):
