@@ -8,7 +8,7 @@ __all__ = ['TOLD', 'PICTURES', 'CLIP', 'TEXTS', 'WIDE', 'Tell', 'ReadOnce', 'abs
            'world_pictures', 'small_clip', 'clip_html', 'moments_html', 'agent_html', 'gaps_html', 'designed_html',
            'rate', 'apart_by', 'moved_html', 'conversation_html', 'story_html', 'measured_chart', 'measured_steps',
            'training_chart', 'heatmap', 'charts_html', 'bar', 'rates_html', 'settings_html', 'sections', 'page',
-           'write_report', 'write_interactive', 'share_run', 'download', 'share_view']
+           'write_report', 'write_interactive', 'Figure', 'run_figures', 'share_run', 'download', 'share_view']
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #48a70603
 import base64
@@ -23,6 +23,7 @@ import shlex
 import threading
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib import resources
 from itertools import chain, pairwise
@@ -52,7 +53,7 @@ from .charts import Panel, sheet
 from .elements import button, fold, note, table
 from envgen_nb.studio.figures import (
     BEFORE_EDIT, NOTHING, by_rate, heatmap_figure, learning_figure, missing_html, of_episodes, percents_moved,
-    score_figure, success_figure,
+    score_figure, success_figure, success_html,
 )
 from .play import Recording, record
 from .progress import duration
@@ -705,6 +706,34 @@ def write_interactive(
     write_text(path, f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name}: figures</title></head>'
                      f"<body><h1>{name}</h1>{drawn}</body></html>\n")
     return path
+
+# %% ../../nbs/studio/86a_studio.report.ipynb #35b8a6b6
+_STILL = ("svg.envgen-chart{color:#222;background:#fff}.one{stroke:#1769aa}.two{stroke:#b4500b}circle.one,.cell{"
+          "fill:#1769aa}circle.two,.phase{fill:#b4500b}.phase{opacity:.1}")
+
+
+@dataclass(frozen=True)
+class Figure:
+    "A figure of plotly, and the same without a script, for pages and viewers that have no plotly."
+    figure: Any
+    still: str      # HTML
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {"application/vnd.plotly.v1+json": json.loads(self.figure.to_json()), "text/html": self.still,
+                "text/plain": self.figure.layout.title.text}
+
+
+def run_figures(run: RunFolder) -> list[Figure]:
+    "The four figures of a run for a notebook: success rates, their course over the cycles, scores, training."
+    found, at = measurements(run), measured_steps(run)
+    steps = [at[cycle] for cycle in found]
+    scored = [measured_chart(title, steps, [one[k] for one in found.values()], kind)
+              for k, (title, kind) in enumerate([("Score in the original game (%)", "one"),
+                                                 ("Reward of an episode", "two")])] if found else [note(NOTHING)]
+    stills = [success_html(run), heatmap(run) if found else note(NOTHING), "".join(scored), training_chart(run)]
+    makers = success_figure, heatmap_figure, score_figure, learning_figure
+    return [Figure(make(run), still.replace("<style>", f"<style>{_STILL}", 1))
+            for make, still in zip(makers, stills, strict=True)]
 
 # %% ../../nbs/studio/86a_studio.report.ipynb #a6da9b78
 def share_run(
