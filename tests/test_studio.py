@@ -32,7 +32,7 @@ from envgen_nb.studio.figures import BEFORE_EDIT, worlds_html
 from envgen_nb.studio.history import start_from
 from envgen_nb.studio.play import Play
 from envgen_nb.studio.prompt import Editor, apply, editor_view, names_view, settings_view, show_run
-from envgen_nb.studio.reply import drafts_view, manual_view
+from envgen_nb.studio.reply import conversation_html, drafts_view, manual_view
 from envgen_nb.studio.run import Session
 from envgen_nb.studio.step import curves_view, status_html
 from envgen_nb.studio.studio import PAGES, Studio, WorldsTab, still_html
@@ -300,6 +300,18 @@ def test_another_template_keeps_the_worlds_that_are_trained_in_next(tmp_path):
     done(studio.session)
     assert studio.run.worlds("cycle-1") == before and studio.run.settings.num_worlds == 3
     assert not studio.run.text("cycle-1", "prompt.md").endswith("Mine.")
+    assert "are expected" not in conversation_html(studio.run, "cycle-1")         # two were, when it was asked
+
+
+def test_a_cycle_that_is_designed_again_has_worlds_at_every_moment(tmp_path):
+    run = create_run(make_settings(**SMALL), tmp_path / "run")
+    for again in (False, True):
+        for event in run_cycles(run.path, again=again):
+            assert not again or len(run.worlds("cycle-1")) == 2
+            if type(event).__name__ == "Accepted":
+                break
+    assert run.drafts("cycle-1") == ["cycle-1/drafts/1"] and len(run.purposes("cycle-1")) == 2
+    assert all((run.path / place / "worlds.png").exists() for place in ("cycle-1", "cycle-1/drafts/1"))
 
 
 def test_a_run_can_be_read_when_its_recordings_are_gone(tmp_path, monkeypatch):

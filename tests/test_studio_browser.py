@@ -169,8 +169,7 @@ def test_a_world_is_played_with_the_keyboard(seen):
     card.get_by_role("button", name="Play").focus()
     seen.page.keyboard.press("Enter")
     card.get_by_role("application").wait_for()
-    while focus(seen)[1] != "application":
-        seen.page.keyboard.press("Tab")
+    seen.page.wait_for_function("() => document.activeElement.getAttribute('role') === 'application'")
     status, frames = card.locator(".envgen-play-status"), []
     moves = ["ArrowLeft", "ArrowDown", "ArrowRight", "t", " ", "1", "ArrowUp"]
     for number, key in enumerate([*moves, "d", "d", "a"], start=1):            # the last three are no keys of the game
@@ -188,7 +187,38 @@ def test_a_world_is_played_with_the_keyboard(seen):
     seen.shot("play", card)
     card.get_by_role("button", name="Start again").click()
     status.filter(has_text="Step 0,").wait_for()
-    close(card, "play")
+    seen.page.keyboard.press("6")
+    status.filter(has_text="Make iron sword needs: ").wait_for()
+    seen.page.keyboard.press("q")
+    status.filter(has_text="q is no key of this game").wait_for()
+    seen.page.keyboard.press("Escape")                                        # leaves the game, to its button
+    card.get_by_role("application").wait_for(state="detached")
+    assert "Play" in seen.page.evaluate("() => document.activeElement.innerText")
+
+
+def test_a_panel_that_is_opened_comes_into_view(seen):
+    """Also on a low screen; and the keys play at once, and do not scroll the page."""
+    card, page = cards(seen).first, seen.page
+    page.set_viewport_size({"width": 1400, "height": 700})
+    for name, inside in (("Edit", "select"), ("Clip", ".envgen-panel .widget-html"), ("Play", "[role=application]")):
+        pressed = card.get_by_role("button", name=re.compile(rf"\b{name}$"))
+        pressed.scroll_into_view_if_needed()
+        pressed.click()
+        card.locator(inside).first.wait_for()
+        page.wait_for_function("""inside => {
+            const box = document.querySelector('.envgen-card').querySelector(inside).getBoundingClientRect();
+            return box.top >= 0 && Math.min(box.bottom, box.top + 150) <= window.innerHeight;
+        }""", arg=inside)
+        if name != "Play":
+            close(card, name.lower())
+    where = "() => document.querySelector('.envgen-play').getBoundingClientRect().top"
+    before = page.evaluate(where)
+    page.keyboard.press("ArrowDown")
+    card.locator(".envgen-play-status").filter(has_text="Step 1,").wait_for()
+    assert page.evaluate(where) == before
+    page.keyboard.press("Escape")
+    card.get_by_role("application").wait_for(state="detached")
+    page.set_viewport_size({"width": 1400, "height": 1500})
 
 
 @pytest.mark.long
