@@ -21,6 +21,7 @@ from envgen_nb.cycle.runs import Labels, label_run, read_labels
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.files import read_jsonl
 from envgen_nb.results import kept_summary
+from envgen_nb.studio.prompt import read_editing
 from envgen_nb.studio.studio import PAGES
 
 ROOT = Path(__file__).parent.parent
@@ -178,6 +179,48 @@ def test_a_broken_placeholder_is_named(seen):
     studio(seen).get_by_role("alert").filter(has_text="cannot be used").first.wait_for()
     template(seen).fill(text)
     studio(seen).get_by_text("All placeholders are in their places").wait_for()
+    studio(seen).get_by_role("alert").filter(has_text="cannot be used").wait_for(state="detached")     # mended
+
+
+@pytest.mark.long
+def test_what_is_typed_is_kept_and_nothing_is_discarded_unasked(seen, place):
+    """A template by its true name; prices as numbers, and an error that goes when it is mended."""
+    names = studio(seen).get_by_label("Template", exact=True)
+    assert names.locator("option:checked").inner_text() == "default, changed"
+    until = time.monotonic() + 30
+    while "Be bold" not in str(read_editing(run(place).path / "templates")) and time.monotonic() < until:
+        seen.page.wait_for_timeout(100)
+    assert "Be bold" in read_editing(run(place).path / "templates")["draft"]["first"]
+    studio(seen).get_by_label("Save as").fill("bold")
+    seen.page.keyboard.press("Tab")
+    press(seen, "Save")
+    studio(seen).get_by_role("status").filter(has_text="Saved as").wait_for()
+    assert names.locator("option:checked").inner_text() == "bold"
+    template(seen).click()
+    seen.page.keyboard.type(" ")
+    names.locator("option", has_text="bold, changed").wait_for(state="attached")
+    names.select_option("default")
+    question = studio(seen).get_by_role("alert").filter(has_text="changes that are not saved")
+    question.wait_for()
+    assert names.locator("option:checked").inner_text() == "bold, changed"
+    press(seen, "Keep them")
+    question.wait_for(state="detached")
+    names.select_option("default")
+    press(seen, "Discard them")
+    names.locator("option:checked", has_text="default").wait_for(state="attached")
+    names.select_option("bold")
+    studio(seen).get_by_label("the filled-in prompt").filter(has_text="and mind the 2!").wait_for()
+    studio(seen).get_by_label("Designer").first.select_option("openai")
+    for label, text in (("Price in", "2"), ("Price out", "8 dollars")):
+        studio(seen).get_by_label(label).fill(text)
+        seen.page.keyboard.press("Tab")
+    wrong = studio(seen).get_by_role("alert").filter(has_text="price_out")
+    wrong.wait_for()
+    studio(seen).get_by_label("Price out").fill("8")
+    seen.page.keyboard.press("Tab")
+    wrong.wait_for(state="detached")
+    studio(seen).get_by_text(re.compile("about 0.[0-9]+ USD")).first.wait_for()
+    seen.shot("lab-names", names)
 
 
 def test_generate_with_replay(seen, place):
@@ -294,7 +337,19 @@ def test_all_cycles_and_the_comparison(seen, place):
     status(seen, "Paused")
     press(seen, "Resume")
     status(seen, "the run is finished", 300)
+    studio(seen).get_by_text("The run is finished. Next:").wait_for()
+    next_step(seen, "Make its report")
+    studio(seen).get_by_role("button", name="Make its report").click()
+    studio(seen).get_by_role("link", name="runs/first/report.html").wait_for(timeout=120_000)
     tab(seen, "Compare")
+    folder = studio(seen).get_by_label("Folder", exact=True)
+    folder.fill(str(place / "nowhere"))
+    seen.page.keyboard.press("Tab")
+    studio(seen).get_by_role("alert").filter(has_text="There is no folder").wait_for()
+    assert studio(seen).get_by_text("0 of 0").count() == 0
+    folder.fill("")
+    seen.page.keyboard.press("Tab")
+    studio(seen).get_by_role("alert").filter(has_text="There is no folder").wait_for(state="detached")
     studio(seen).get_by_text("Score of the policy in the original game").first.wait_for(timeout=60_000)
     seen.page.wait_for_timeout(1500)
     seen.shot("lab-compare", studio(seen), height=2400)

@@ -155,7 +155,7 @@ class _Screen(anywidget.AnyWidget):
     status = Unicode().tag(sync=True)       # how it stands, in a line
     over = Bool().tag(sync=True)            # whether the episode has ended
     turn = Int().tag(sync=True)             # grows with each change
-    fresh = Bool(True).tag(sync=True)       # whether it was never shown: then it comes into view, and has the keyboard
+    fresh = Bool(False).tag(sync=True)      # whether it is to come into view and take the keyboard when it is shown
 
     def say(self, said: str, **news: Any) -> None:
         "Show other traits, and a line about them, at once."
@@ -180,13 +180,14 @@ class Play(_Screen):
         simulator: Simulator,
         world: World | None = None,   # None: the original game
         seed: int = 0,                # of the episode
-        leave: Callable[[], None] | None = None,   # called when a person leaves the game, with Escape
+        leave: Callable[[], None] | None = None,   # closes the game that a person has opened, on Escape; then it comes
+                                                   # into view at once, and has the keyboard
     ):
         self.simulator, self.seed, self.leave = simulator, seed, leave
         obs = "symbols" if "symbols" in simulator.observations else simulator.observations[0]
         self._venv = simulator.make_vec([world], num_envs=1, seed=[seed], obs=obs, episodes=1)
         where = "the original game" if world is None else "a designed world"
-        super().__init__(title=f"{simulator.name.capitalize()}, {where}, seed {seed}",
+        super().__init__(title=f"{simulator.name.capitalize()}, {where}, seed {seed}", fresh=leave is not None,
                          actions=[[action, key] for action, key in simulator.keys.items()])
         self.on_msg(self._told)
         self.again()
