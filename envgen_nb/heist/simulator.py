@@ -115,6 +115,18 @@ class Heist(Simulator):
         picture = draw_state(data, mode)
         return _draw_path(picture, read_level(read_state(data))) if path else picture
 
+    def legend(self) -> dict[str, np.ndarray]:
+        "What is to be seen on the pictures, cut out of one."
+        data, mode = _first(check_world(HeistWorld, {"maze_size": 7, "locks": 3})[0], 0)
+        picture, level = draw_state(data, mode), read_level(read_state(data))
+        unit = len(picture) // len(level.open)
+        wall = next((x, y) for y, x in np.argwhere(~level.open).tolist())
+        things = {"you": level.start, "gem": level.gem, "wall": wall} | {
+            f"{name} {k}": tile for name, tiles in (("key", level.keys), ("lock", level.locks))
+            for k, tile in enumerate(tiles, start=1)}
+        return {name: picture[len(picture) - (y + 1) * unit:len(picture) - y * unit, x * unit:(x + 1) * unit]
+                for name, (x, y) in things.items()}
+
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
         "The same start in numbers: size, locks, keys, and how long the way is, in tiles."
         return _count(read_level(read_state(_first(world, seed)[0])))
