@@ -136,9 +136,12 @@ def _report(args: argparse.Namespace) -> int:
         from envgen_nb.studio.experiment import write_experiment_report
         print(write_experiment_report(ExperimentFolder(args.run), args.out))
         return 0
+    from envgen_nb.studio.progress import parts_bar
     from envgen_nb.studio.report import ReadOnce, write_interactive, write_report
     run = ReadOnce(_open(args).path)
-    print(write_report(run, args.out))
+    with parts_bar() as tell:
+        written = write_report(run, args.out, tell)
+    print(written)
     if args.interactive:
         print(write_interactive(run))
     for problem in run.problems:
@@ -148,8 +151,10 @@ def _report(args: argparse.Namespace) -> int:
 
 def _share(args: argparse.Namespace) -> int:
     "Pack a run and its report into one file."
+    from envgen_nb.studio.progress import parts_bar
     from envgen_nb.studio.report import share_run
-    packed = share_run(_open(args), args.out, args.checkpoints)
+    with parts_bar() as tell:
+        packed = share_run(_open(args), args.out, args.checkpoints, tell)
     print(f"{packed}: {packed.stat().st_size / 1e6:.1f} MB"
           + ("" if args.checkpoints else ", without the agents (--checkpoints takes them along)"))
     return 0

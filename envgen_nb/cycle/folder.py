@@ -826,10 +826,13 @@ def write_sheet(
     write_bytes(path, buffer.getvalue())
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #bf343ab5
-def as_designed(run: RunFolder, cycle: str) -> list[Design]:
+def as_designed(
+    run: RunFolder,
+    cycle: str,       # or the folder of a draft of it
+) -> list[Design]:
     "The worlds as the designer gave them, read from the reply."
     text, model = run.text(cycle, RunFolder.REPLY), run.simulator.world_class(run.settings.vocabulary)
-    before = run.cycles[run.cycles.index(cycle) - 1]
+    before = run.cycles[run.cycles.index(cycle.partition("/")[0]) - 1]
     return [] if text is None else parse_reply(text, model, run.settings.num_proposed, run.worlds(before))[0]
 
 

@@ -439,9 +439,10 @@ def _design(walk: _Walk, number: int) -> Iterator[Event]:
     designs = yield from _ask(walk, place, request)
     if walk.settings.num_candidates:
         designs = yield from _choose(walk, place, request, designs)
+    accepted = _accept(run, place, designs, begun)
     if again:
         put_in_place(run, place)
-    yield _accept(run, cycle, designs, begun)
+    yield accepted
 
 
 def _ask(
@@ -534,14 +535,20 @@ def _may_restore(run: RunFolder, cycle: str, begun: bool) -> None:
         raise RunFolderError(f"{lost} the agent has trained in them. Put back a copy of one of the two.")
 
 
-def _accept(run: RunFolder, cycle: str, designs: Sequence[Design], begun: bool) -> Accepted:
+def _accept(
+    run: RunFolder,
+    place: str,                   # a cycle, or the folder of a draft of it
+    designs: Sequence[Design],
+    begun: bool,
+) -> Accepted:
     "Write down the worlds of a cycle, and tell; where training has begun, only the file that is missing."
     if begun:
-        write_json(run.file(RunFolder.WORLDS, cycle), [design.world.settings() for design in designs])
+        write_json(run.file(RunFolder.WORLDS, place), [design.world.settings() for design in designs])
     else:
-        keep_designer(run, cycle)
-        write_worlds(run, cycle, designs)
-    return Accepted(cycle, tuple(design.purpose for design in designs), tuple(design.world for design in designs))
+        keep_designer(run, place)
+        write_worlds(run, place, designs)
+    return Accepted(place.partition("/")[0], tuple(design.purpose for design in designs),
+                    tuple(design.world for design in designs))
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #36f540f1
 def _make_trainer(walk: _Walk) -> Trainer:

@@ -26,7 +26,12 @@ from .run import Session
 from ..world import counted
 
 # %% ../../nbs/studio/82_studio.reply.ipynb #a735ee8f
-def reply_html(run: RunFolder, cycle: str, text: str) -> str:
+def reply_html(
+    run: RunFolder,
+    cycle: str,
+    text: str,
+    accepted: bool = False,    # then as many worlds were asked for as there are
+) -> str:
     "A reply as it came; what is wrong with it stands under the lines that it is about."
     before = run.worlds(run.cycles[run.cycles.index(cycle) - 1])
     model = run.simulator.world_class(run.settings.vocabulary)
@@ -37,7 +42,8 @@ def reply_html(run: RunFolder, cycle: str, text: str) -> str:
         for complaint in complaints:
             said = f"↑ {complaint.message}" + (f" ({complaint.field})" if complaint.field else "")
             shown.append(f'<span class="envgen-wrong">{html.escape(said)}</span>')
-    top = "".join(f'<div class="envgen-wrong">✗ {html.escape(str(complaint))}</div>' for complaint in whole)
+    top = "".join(f'<div class="envgen-wrong">✗ {html.escape(str(complaint))}</div>'
+                  for complaint in whole if not accepted)
     return top + f'<div class="envgen-text" tabindex="0">{chr(10).join(shown)}</div>'
 
 # %% ../../nbs/studio/82_studio.reply.ipynb #e56d3f32
@@ -60,7 +66,8 @@ def conversation_html(
         blocks.append(fold(f"You: asked again with {count}", quote(complaints)))
     if accepted is not None:
         blocks.append(bottleneck_html(run, place))
-        blocks.append(fold(f"Designer: reply {len(refused) + 1}, accepted ✓", reply_html(run, cycle, accepted), True))
+        blocks.append(fold(f"Designer: reply {len(refused) + 1}, accepted ✓",
+                           reply_html(run, cycle, accepted, accepted=True), True))
     if place == cycle and (tried := tried_html(run, cycle)):
         blocks.append(fold("What was tried out", tried))
     if edited is not None and (place != cycle or is_edited(run, cycle)):
