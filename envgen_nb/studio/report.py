@@ -787,7 +787,7 @@ def share_view(session: Session) -> tuple[widgets.Widget, widgets.Widget, widget
     def tell(what: str, number: int, count: int) -> None:
         text = f"The report is being made, part {number} of {count}: {what}"
         bar = f'<progress value="{number - 1}" max="{count}" aria-label="progress of the report"></progress>'
-        say(text, f'<div class="envgen-status">{html.escape(text)}{bar}</div>')
+        say(text, f'<div class="envgen-making">{html.escape(text)}{bar}</div>')
 
     def pack(run: RunFolder) -> None:
         packed = share_run(run, tell=tell)
