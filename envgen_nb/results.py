@@ -7,7 +7,7 @@ __all__ = ['MIN_SEEDS', 'PERCENT', 'ANY', 'MEASURES', 'PATTERNS', 'Estimate', 'k
            'over_seeds', 'wilson_interval', 'area_under_curve', 'steps_to', 'scores', 'training_episodes',
            'training_score', 'Measured', 'over_episodes', 'measurements', 'Measurement', 'measured_rates', 'edges',
            'binned_returns', 'Point', 'history', 'summary', 'latest_score', 'kept_summary', 'Pace', 'pace', 'pace_here',
-           'Expected', 'expected', 'measure', 'limits_of']
+           'Expected', 'model_calls', 'expected', 'measure', 'limits_of']
 
 # %% ../nbs/results/70_results.ipynb #2365645c
 import contextlib
@@ -548,11 +548,29 @@ class Expected(NamedTuple):
     currency: str
 
 
-def _price(settings: RunSettings, name: str) -> float | None:
+def _asking(settings: RunSettings) -> tuple[str, dict[str, Any], int]:
+    "The designer that is asked for worlds, the one under `fixed` too, its options, and in how many cycles."
+    name, options, cycles = settings.designer, settings.designer_options, settings.num_cycles
+    if name != "fixed":
+        return name, options, cycles
+    if options.get("worlds") is not None:
+        return name, options, 0
+    kept = settings.num_proposed == settings.num_worlds             # else worlds are asked for in each cycle
+    return options.get("base", "offline"), options.get("options") or {}, 1 if kept else cycles
+
+
+def model_calls(settings: RunSettings) -> int:
+    "Questions to a model in a whole run, if no reply has to be sent back."
+    name, _, cycles = _asking(settings)
+    asks = "model" in (options_of(name) if designers.usable(name) else ())
+    return cycles * (1 + (settings.chooser == "designer")) * bool(settings.llm_steps) * asks
+
+
+def _price(designer: str, options: dict[str, Any], name: str) -> float | None:
     "A price of a designer's calls; None where it is not set, or is no number."
-    value = settings.designer_options.get(name)
+    value = options.get(name)
     try:
-        value = read_option(settings.designer, name, value) if designers.usable(settings.designer) else value
+        value = read_option(designer, name, value) if designers.usable(designer) else value
     except ValueError:
         return None
     return value if isinstance(value, int | float) else None
@@ -564,10 +582,8 @@ def expected(
     tokens: tuple[int, int],      # of a question and of its answer, about
 ) -> Expected:
     "What a run with these settings will take, waiting for a model left out."
-    options = settings.designer_options
-    asks = "model" in (options_of(settings.designer) if designers.usable(settings.designer) else ())
-    calls = settings.num_cycles * (1 + (settings.chooser == "designer")) * bool(settings.llm_steps) * asks
-    prices = [_price(settings, name) for name in ("price_in", "price_out")]
+    calls, (designer, options, _) = model_calls(settings), _asking(settings)
+    prices = [_price(designer, options, name) for name in ("price_in", "price_out")]
     price = None if None in prices else calls * sum(p * t for p, t in zip(prices, tokens, strict=True)) / 1e6
     steps = settings.num_cycles * settings.cycle_steps + settings.final_steps
     measured = ((settings.num_cycles + 1 + bool(settings.final_steps)) * settings.evaluation_runs

@@ -9,9 +9,14 @@ from envgen_nb.cycle.edit import change_settings, edit_worlds
 from envgen_nb.cycle.folder import RunFolder, as_taken, create_run, designed_by, designer_names, is_edited, machines
 from envgen_nb.cycle.run import Accepted, Evaluated, Started, run_cycles
 from envgen_nb.cycle.settings import make_settings
+from envgen_nb.designer.base import Reply, Usage, designers
+from envgen_nb.designer.design import BudgetError
+from envgen_nb.designer.offline import Offline
+from envgen_nb.designer.prompt import Original
 from envgen_nb.designer.reply import Design
 from envgen_nb.files import read_jsonl
 from envgen_nb.results import kept_summary
+from envgen_nb.studio import report
 from envgen_nb.studio.compare import groups, run_table
 from envgen_nb.studio.progress import say
 from envgen_nb.studio.reply import conversation_html
@@ -100,3 +105,56 @@ def test_a_run_that_goes_on_elsewhere_says_so(run, tmp_path, monkeypatch):
     monkeypatch.undo()
     list(run_cycles(run.path))                                  # a finished run is only looked at
     assert machines(RunFolder(run.path)) == [here, there]
+
+
+class Paid(Offline):
+    """The rules; each answer counts as a call to a model, and the first of a cycle has no worlds."""
+    name = "paid"
+    made = 0
+
+    def reply(self, request, on_text=None):
+        Paid.made += 1
+        text = super().reply(request).text if request.attempt > 1 else "None."
+        return Reply(text, Usage(1, 10, 5, 1.0), thoughts="hm")
+
+
+def test_a_kill_after_a_reply_loses_no_call(tmp_path, monkeypatch):
+    """Before each of the texts of a reply: what it cost is written first, so max_calls counts what was paid for."""
+    if "paid" not in designers.names():
+        designers.register("paid", f"{__name__}:Paid")
+    Paid.made, writes = 0, []
+    run = create_run(make_settings(**SMALL, designer="paid", max_calls=7), tmp_path / "run")
+    next(event for event in run_cycles(run.path) if isinstance(event, Evaluated))
+
+    def killed(path, text):
+        writes.append(path.name)
+        if path.name in ("thoughts-1.md", "complaints-1.md", "rejected-1.md", "thoughts-2.md", "reply.md"):
+            if writes.count(path.name) == 1:
+                raise Killed
+        write_text(path, text)
+
+    write_text = run_module.write_text
+    monkeypatch.setattr(run_module, "write_text", killed)
+    for _ in range(5):
+        with pytest.raises(Killed):
+            list(run_cycles(run.path))
+        assert run.usage().calls == Paid.made
+    next(event for event in run_cycles(run.path) if isinstance(event, Accepted))
+    assert run.usage().calls == Paid.made == 7
+    with pytest.raises(BudgetError, match="7 of 7"):
+        list(run_cycles(run.path))
+
+
+def test_what_was_missing_lists_nothing_that_was_there(run, monkeypatch):
+    held = {"eat_cow": [(("cow",), 100.0, 20.0)],
+            "collect_wood": [(("tree",), 100.0, 90.0)],
+            "place_table": [(("tree",), 100.0, 90.0), (("wood",), 40.0, 1.0), (("tree", "wood"), 40.0, 1.0)],
+            "make_wood_pickaxe": [(("wood",), 99.97, 30.0), (("table",), 100.0, 20.0), (("wood", "table"), 25.0, 0.5)]}
+    found = Original(200.0, 150.0, 250.0, {}, dict.fromkeys(run.simulator.objectives, 10.0) | {"eat_cow": 80.0}, held)
+    monkeypatch.setattr(report, "in_the_original", lambda run, cycle: found)
+    shown = report.gaps_html(run, "cycle-0")
+    assert "<b>place table</b> 10%: wood was missing in 60% of the episodes" in shown
+    assert "<b>make wood pickaxe</b> 10%: all that it needs, together, was missing in 75% of the episodes" in shown
+    assert "Nothing was missing for collect wood" in shown and "eat cow" not in shown and "tree" not in shown
+    found.held.pop("place_table"), found.held.pop("make_wood_pickaxe")
+    assert "<li>" not in report.gaps_html(run, "cycle-0") and "Nothing was" in report.gaps_html(run, "cycle-0")

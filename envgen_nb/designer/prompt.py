@@ -7,8 +7,8 @@ __all__ = ['KINDS', 'NO_FEEDBACK', 'WORLDS', 'CHOICE', 'EXTRA', 'VERSIONS', 'PLA
            'placeholders', 'check_template', 'require_template', 'Templates', 'load_templates', 'save_templates',
            'fill', 'describe_parameters', 'answer_format', 'format_feedback', 'format_previous', 'format_remarks',
            'WorldRecord', 'Original', 'Archived', 'Told', 'format_rates', 'format_results', 'spending',
-           'format_spending', 'format_original', 'told_of', 'format_archive', 'prompt_values', 'first_prompt',
-           'update_prompt', 'later_template', 'choice_prompt']
+           'format_spending', 'format_original', 'told_of', 'lacking', 'format_archive', 'prompt_values',
+           'first_prompt', 'update_prompt', 'later_template', 'choice_prompt']
 
 # %% ../../nbs/designer/40_designer.prompt.ipynb #7ab3c398
 import dataclasses
@@ -370,7 +370,7 @@ def format_original(found: Original) -> str:
     if missing:
         lines += ["", "What was missing: for each skill that is reached in less than half of the episodes, how often "
                   "what it needs was there before it was reached. First the % of episodes in which it ever was, in "
-                  "brackets the % of steps.", "", *missing]
+                  "brackets the % of steps. What was there in every episode is left out.", "", *missing]
     if found.moments:
         there = [f"{name} ({count})" for name, count in found.moments.items() if count]
         never = [name for name, count in found.moments.items() if not count]
@@ -386,9 +386,17 @@ def told_of(held: Sequence[tuple[tuple[str, ...], float, float]]) -> list[tuple[
     return [one for one in held if len(one[0]) == 1] + pairs + [one for one in held if len(one[0]) == together > 1]
 
 
+def lacking(held: Sequence[tuple[tuple[str, ...], float, float]]) -> list[tuple[tuple[str, ...], float, float]]:
+    "Of `told_of` what was not there in every episode; []: nothing was missing."
+    return [one for one in told_of(held) if one[1] < 99.95]             # else it is shown as 100.0%
+
+
 def _missing(objective: str, held: Sequence[tuple[tuple[str, ...], float, float]]) -> str:
-    "What an objective needs, in a line."
-    told = told_of(held)
+    "What an objective needs and did not always have, in a line."
+    told = lacking(held)
+    if not told:
+        steps = max(held, key=lambda one: len(one[0]))[2]
+        return f"- {objective}: nothing; all that it needs was there in every episode ({steps:.2f}%)"
     together = max(len(names) for names, _, _ in told)
     return f"- {objective}: " + "; ".join(
         f"{'all together' if len(names) == together > 1 else ' and '.join(names)} {often:.1f}% ({steps:.2f}%)"

@@ -17,6 +17,7 @@ from .folder import ExperimentFolder, chosen, write_table
 from .places import Job, Place
 from .run import TAKEN_OVER, command, note_failure, take
 from ..files import hold_folder
+from ..results import model_calls
 
 # %% ../../nbs/experiment/75_experiment.schedule.ipynb #415676fd
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def forecast(
     todo = [run for run in runs if not folder.beside(*run, folder.SUMMARY).exists()]
     settings = [folder.experiment.settings_of(*run) for run in todo] if check else []
     steps = sum(one.num_cycles * one.cycle_steps + one.final_steps for one in settings)
-    calls = sum(one.num_cycles for one in settings if one.designer == "openai")
+    calls = sum(model_calls(one) for one in settings)
     problems = [f"arm {arm}: {error}. Or leave this arm out with --arms"
                 for (arm, _), one in zip(todo, settings, strict=False) if (error := _cannot_ask(one))]
     if problems:

@@ -18,7 +18,7 @@ import plotly.graph_objects as go
 from PIL import Image
 
 from ..cycle.folder import RunFolder, in_the_original, origins
-from ..designer.prompt import SELDOM, told_of
+from ..designer.prompt import SELDOM, lacking, told_of
 from ..designer.reply import unmarked
 from ..results import scores, training_episodes, training_score
 from ..world import counted
@@ -258,7 +258,8 @@ def missing_html(run: RunFolder) -> str:
         rows = [("all together" if len(names) == together > 1 else " and ".join(names), often,
                  f"{often:.1f}% ({steps:.2f}%)", len(names) == together > 1) for names, often, steps in told]
         blocks.append(f"<details><summary><b>{html.escape(name.replace('_', ' '))}</b>: reached in {rate:.1f}%"
-                      f"</summary>{_bars(rows)}</details>")
+                      f"{'' if lacking(found.held[name]) else '; nothing was missing'}</summary>{_bars(rows)}"
+                      "</details>")
     return "".join(blocks)
 
 
