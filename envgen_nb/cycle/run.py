@@ -505,7 +505,8 @@ def _choose(
 
 # %% ../../nbs/cycle/67_cycle.run.ipynb #95e25b9f
 def _keep_attempt(run: RunFolder, cycle: str, place: str, number: int, attempt: Attempt) -> None:
-    "Write down a reply, what was thought before it, what is wrong with it, and what it cost."
+    "Write down a reply: what it cost, what was thought before it, and what is wrong with it."
+    _keep_usage(run, cycle, attempt.reply.usage)       # first: a kill in here loses the reply, and no call
     if attempt.reply.thoughts:
         write_text(run.file(RunFolder.THOUGHTS.format(number), place), attempt.reply.thoughts)
     if attempt.complaints:
@@ -516,7 +517,6 @@ def _keep_attempt(run: RunFolder, cycle: str, place: str, number: int, attempt: 
         if bottleneck := bottleneck_in(attempt.reply.text):
             write_text(run.file(RunFolder.BOTTLENECK, place), bottleneck)
         write_text(run.file(RunFolder.REPLY, place), attempt.reply.text)
-    _keep_usage(run, cycle, attempt.reply.usage)
 
 
 def _keep_usage(run: RunFolder, cycle: str, usage: Usage) -> None:

@@ -44,7 +44,7 @@ from envgen_nb.cycle.folder import (
 from ..cycle.run import worked
 from ..cycle.runs import load_agent
 from ..cycle.settings import RunSettings, game_defaults
-from ..designer.prompt import SELDOM, WorldRecord, load_templates, spending
+from ..designer.prompt import SELDOM, WorldRecord, lacking, load_templates, spending
 from ..designer.reply import unmarked
 from ..files import printable, write_text
 from ..results import Measured, edges, measurements, rollouts, training_score, wilson_interval
@@ -334,15 +334,25 @@ def gaps_html(run: RunFolder, cycle: str, most: int = 4) -> str:
         return note(f"{cycle.replace('-', ' ').capitalize()} was not measured.", "quiet")
     found = in_the_original(run, cycle)
     weak = sorted((rate, name) for name, rate in found.rates.items() if rate < SELDOM)
+    known = [name for _, name in reversed(weak) if found.held.get(name)]
+    whole = [_words(name) for name in known if not lacking(found.held[name])]
     lines = []
-    for _, name in reversed([one for one in weak if found.held.get(one[1])]):
-        conditions, often, _ = min((one for one in found.held[name] if len(one[0]) == 1), key=lambda one: one[1])
-        lines.append((often, f"<li><b>{_words(name)}</b> {found.rates[name]:.0f}%: {_words(conditions[0])} was there "
-                             f"in {often:.0f}% of the episodes</li>"))
+    for name in (name for name in known if lacking(found.held[name])):
+        told = lacking(found.held[name])
+        conditions, often, _ = min([one for one in told if len(one[0]) == 1] or told[-1:], key=lambda one: one[1])
+        what = _words(conditions[0]) if len(conditions) == 1 else "all that it needs, together,"
+        missed = f"{100 - often:.0f}%" if often <= 99 else "less than 1%"
+        lines.append((often, f"<li><b>{_words(name)}</b> {found.rates[name]:.0f}%: {what} was missing in {missed} of "
+                             "the episodes</li>"))
     near = [line for _, line in sorted(lines, key=lambda one: -one[0])[:most]]     # where least was missing comes first
+    nothing = note(f"Nothing was missing for {', '.join(whole)}: what it needs was there in every episode.", "quiet"
+                   ) if whole else ""
     if near:
-        return f"<ul>{''.join(near)}</ul>" + note(f"{len(weak)} objectives were reached in less than half of the "
-                                                  "episodes; those to which least was missing stand here.", "quiet")
+        return f"<ul>{''.join(near)}</ul>{nothing}" + note(
+            f"{counted(len(weak), 'objective was', 'objectives were')} reached in less than half of the episodes; "
+            "those to which least was missing stand here.", "quiet")
+    if nothing:
+        return nothing
     some = [f"{name.replace('_', ' ')} {rate:.0f}%" for rate, name in reversed(weak) if rate][:most]
     never = sum(not rate for rate, _ in weak)
     return note((f"Reached in less than half of the episodes: {', '.join(some)}. " if some else "")
