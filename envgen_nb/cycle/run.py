@@ -36,8 +36,8 @@ from ..agent.train import Report, Trainer
 from ..curriculum import Curriculum, Episodes, curricula
 from envgen_nb.cycle.folder import (
     PHASES, PLAYERS, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, in_phase, keep_by_hand,
-    keep_designer, machine_changes, machines, origins, put_in_place, rates_there, rollouts, selected, spent_rollouts, told,
-    world_records, write_worlds,
+    keep_designer, machine_changes, machines, origins, put_in_place, rates_there, rollouts, selected, spent_rollouts,
+    told, world_records, write_worlds,
 )
 from .settings import OWN, RunSettings
 from ..designer.design import Attempt, Budget, best, chosen, conversation, design
