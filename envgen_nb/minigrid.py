@@ -15,7 +15,7 @@ import importlib.util
 import os
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -56,6 +56,19 @@ class Distractor(Section):
 # %% ../nbs/minigrid/36_minigrid.ipynb #d5142299
 class MiniGridWorld(World):
     "Rooms in rows and columns, and what is in them; with nothing set MiniGrid's ObstructedMaze-1Dlhb."
+    constraints: ClassVar[tuple[str, ...]] = (
+        "columns and rows say which rooms there are; agent_room, target_room and the rooms of doors, keys and "
+        "distractors are among these. A wall has one door at most, and doors lead from a room to another one.",
+        "There is a way from agent_room to target_room, through openings or through doors; a locked door has one of "
+        "its colour among keys, which can be reached before it. Where columns and rows make more than two rooms, this "
+        "needs openings or doors to be set.",
+        "distractors have not both the kind and the colour of the target (target, target_colour).",
+        "goal is a skill that the world has: open_box needs one of keys with in_box, move_ball one of doors with "
+        "blocked, take_key one of keys, open_door one of doors that is not open; where columns and rows are 1 there is "
+        "no door, and no key unless keys has one.",
+        "A room of room_size 4 has place for two things, of 5 for seven: the target (target_room), keys, distractors, "
+        "and the ball of each of its doors that is blocked.",
+    )
     columns: int | None = Field(None, ge=1, le=3, description="rooms side by side")
     rows: int | None = Field(None, ge=1, le=3, description="rooms one above the other")
     room_size: int | None = Field(None, ge=4, le=6, description="cells on a side of a room, its walls included")

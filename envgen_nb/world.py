@@ -46,6 +46,7 @@ class World(Section):
     which stands for the game's own value. From these come the prompt's list of parameters, the JSON schema for
     structured output, the studio's controls and the complaints: they cannot disagree.
     """
+    constraints: ClassVar[tuple[str, ...]] = ()   # what validators demand of several settings, for the prompt's rules
 
     def settings(self) -> dict[str, Any]:
         "What is set, as plain JSON data; what has its usual value is left out."

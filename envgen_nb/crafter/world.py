@@ -12,7 +12,7 @@ __all__ = ['Rarity', 'Biome', 'Density', 'Thing', 'Moment', 'TimeOfDay', 'Place'
 # %% ../../nbs/crafter/10_crafter.world.ipynb #86623e3c
 import hashlib
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -170,6 +170,16 @@ def achieved_at_start(world: "ExtendedCrafterWorld") -> tuple[str, ...]:
 # %% ../../nbs/crafter/10_crafter.world.ipynb #5270c6c3
 class ExtendedCrafterWorld(CrafterWorld):
     "A Crafter world in the paper's vocabulary and ours."
+    constraints: ClassVar[tuple[str, ...]] = (
+        "With peaceful, zombies and skeletons are \"none\" or left out, and near has no skeleton_tunnel.",
+        "near has no cow where cows is \"none\", and no skeleton_tunnel where skeletons is \"none\".",
+        "plant_grown puts a plant near the player: near has no ripe_plant then, and at most three things.",
+        "goal is not what start_from comes after (not collect_coal with \"after collect_coal\"), and not in achieved.",
+        f"Where achieved has '{IN_THE_BAG}', goal is not what a thing in inventory_settings shows, nor what comes "
+        "before it: with a stone_pickaxe not make_stone_pickaxe, collect_stone, make_wood_pickaxe, place_table or "
+        "collect_wood.",
+        "near and achieved name each thing once.",
+    )
     creature_settings: CreatureSettings = CreatureSettings()
     start_settings: StartSettings = StartSettings()
     episode_settings: EpisodeSettings = EpisodeSettings()

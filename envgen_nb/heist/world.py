@@ -6,7 +6,7 @@
 __all__ = ['MAZE_SIZES', 'Objective', 'OBJECTIVES', 'HeistWorld', 'HardHeistWorld', 'rooms_needed', 'void_settings']
 
 # %% ../../nbs/heist/31_heist.world.ipynb #14fdf9c7
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,13 @@ OBJECTIVES = get_args(Objective)
 
 class HeistWorld(World):
     "A Heist world; with nothing set it is the ordinary game."
+    constraints: ClassVar[tuple[str, ...]] = (
+        "keys_held needs locks, and is at most as large.",
+        "With maze_size 3 there are at most 2 locks, or 3 if keys_held is 1 or more.",
+        "start needs a key to be found: locks is left out or 1 or more, and keys_held less than locks.",
+        "A goal that is about the key or the lock of a number needs locks to be left out or at least that number; with "
+        "collect_key_1 as the goal keys_held is 0, with collect_key_2 at most 1, with collect_key_3 at most 2.",
+    )
     maze_size: Literal[3, 5, 7, 9] | None = Field(
         None, description="tiles on a side of the maze, rooms and walls together")
     locks: int | None = Field(
