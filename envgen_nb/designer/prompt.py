@@ -439,7 +439,7 @@ def prompt_values(
         "task": simulator.task,
         "objectives": "\n".join(simulator.objectives),
         "parameters": describe_parameters(model),
-        "rules": "\n".join(f"- {rule}" for rule in simulator.rules),
+        "rules": "\n".join(f"- {rule}" for rule in (*simulator.rules, *model.constraints)),
         "num_worlds": str(num_worlds),
         "format": answer_format(model, num_worlds),
     }

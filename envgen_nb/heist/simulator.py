@@ -70,9 +70,9 @@ _RULES = (
     "The ordinary game draws maze_size from 5, 7 and 9, and the number of locks from 0 to 3, more in larger mazes.",
     "All locks lie on the way from the start to the gem, and they open in their order: the key of the second lies "
     "behind the first.",
-    "The keys that are held at the start are those of the first locks; keys_held needs locks.",
+    "The keys that are held at the start are those of the first locks.",
     "A maze of n tiles has ((n + 1) / 2)² rooms; it needs a room for the start, one behind each lock, and one more if "
-    "the first key is not held. So 3 tiles hold at most 2 locks, or 3 if a key is held.",
+    "the first key is not held.",
     "Loops shorten ways, but none leads around a lock.",
     "Pruned dead ends make the way easier to see; keys, the start and the gem stay where they are.",
     "An agent that moves at random takes the gem in nearly every episode in a maze of 3 tiles, in 7 of 10 in one of 5 "
