@@ -303,6 +303,31 @@ def test_success_is_counted_where_it_was_possible():
     assert infos["results"]["possible"].tolist() == [[False] * 4 + [True], [True] * 5]
 
 
+def test_to_close_a_door_and_open_it_again_is_no_skill():
+    game = Rooms()
+    for first, second in (("open", None), ("closed", "open_door")):
+        game.reset(world(doors=[door(state=first)]), np.random.default_rng(0))
+        player = Player(game)
+        cell, thing, path = player.beside(lambda cell, thing: thing.type == "door")[0]
+        player.face(path, cell)
+        for _ in range(3):
+            player.act(TOGGLE)
+        assert ("open_door" in game.achieved) == ("open_door" in game.possible) == (second == "open_door")
+
+
+def test_what_is_not_possible_is_not_achieved():
+    """In worlds of all kinds, by an agent that opens and closes, picks up and puts down all the time."""
+    game, luck, done = Rooms(), np.random.default_rng(5), collections.Counter()
+    for seed in range(60):
+        game.reset(random_world(MiniGridWorld, random.Random(seed), fill=0.8), np.random.default_rng(seed))
+        for action in luck.choice(6, size=200, p=[0.1, 0.1, 0.3, 0.15, 0.1, 0.25]).tolist():
+            if game.step(action)[1]:
+                break
+        assert game.achieved <= game.possible, seed
+        done.update(game.achieved)
+    assert set(done) == set(MiniGrid.objectives), done
+
+
 def test_an_episode_is_cut_at_its_goal_or_at_its_length():
     """Truncated, without a reward for it; the original game beside it goes on."""
     cut = world(goal="open_box", room_size=4, doors=[door()])
