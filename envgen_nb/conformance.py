@@ -5,23 +5,26 @@
 # %% auto #0
 __all__ = ['Moment', 'check_description', 'check_prerequisites', 'check_worlds', 'check_warnings', 'check_preview', 'check_step',
            'check_statistics', 'check_things', 'check_returned', 'check_threads', 'check_seeds', 'check_reset',
-           'check_quota', 'check_state', 'check_assign', 'check_assigned_states', 'check_assigned_quota',
-           'check_assigned_refusals', 'check_arguments', 'check_refusals', 'check_simulator']
+           'check_quota', 'check_state', 'check_copies', 'check_autoreset', 'check_assign', 'check_assigned_states',
+           'check_assigned_quota', 'check_assigned_refusals', 'check_arguments', 'check_refusals', 'check_simulator']
 
 # %% ../nbs/world/04_conformance.ipynb #def64ae6
 import contextlib
 import copy
 import itertools
 import json
+import pickle
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
+from packaging.version import Version
 
 from .world import Simulator, World, check_world, load_worlds, parameters, random_world
 
@@ -224,6 +227,8 @@ def _check_running(venv: VectorEnv, total: np.ndarray, steps: np.ndarray) -> Non
 def check_statistics(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
     "Gymnasium's own statistics of episodes can be recorded, and say what the environment says."
     with contextlib.closing(RecordEpisodeStatistics(make())) as venv:
+        counted = Version(gymnasium.__version__) >= Version("1.4") or (      # before, it counts a step too few
+            venv.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP)
         venv.reset()
         for row in actions:
             infos = venv.step(row)[-1]
@@ -232,7 +237,7 @@ def check_statistics(make: Callable[..., VectorEnv], actions: np.ndarray) -> Non
                 ended, ours, theirs = infos["_results"], infos["results"], infos["episode"]
                 assert np.array_equal(infos["_episode"], ended)
                 assert np.allclose(theirs["r"][ended], ours["return"][ended])
-                assert np.array_equal(theirs["l"][ended], ours["length"][ended])
+                assert np.array_equal(theirs["l"][ended], ours["length"][ended]) or not counted
 
 # %% ../nbs/world/04_conformance.ipynb #bf7da08e
 def check_things(simulator: Simulator, obs: str, make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
@@ -331,6 +336,25 @@ def check_state(make: Callable[..., VectorEnv], actions: np.ndarray, episodes: i
             _refused(lambda wrong=wrong: venv.set_state(wrong), "a broken state")
         venv.step(actions[0])
 
+# %% ../nbs/world/04_conformance.ipynb #c0b1e5c2
+def check_copies(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
+    "A copy, and what comes out of a pickle, play on as the environment does, and do not touch it."
+    half, copies = len(actions) // 2, []
+    with contextlib.closing(make()) as venv:
+        venv.reset()
+        _steps(venv, actions[:half])
+        states = venv.get_state()
+        for how in (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+            with contextlib.suppress(TypeError, AttributeError, pickle.PicklingError):      # refused, in words
+                copies.append(how(venv))
+        rests = []
+        for other in copies:
+            with contextlib.closing(other):
+                rests.append(_steps(other, actions[half:]))
+        assert venv.get_state() == states, "who plays with a copy changes the original"
+        rest = _steps(venv, actions[half:])
+        assert all(_equal(rest, other) for other in rests), "a copy goes another way"
+
 # %% ../nbs/world/04_conformance.ipynb #a7f6d02b
 @dataclass
 class _Episode:
@@ -386,6 +410,71 @@ class _Book:
                 assert _equal([_row(obs, i)], [seen]), "assign changes what others see"
         after = getattr(self.venv, "running", {})
         assert all(np.array_equal(before[name][others], after[name][others]) for name in before)
+
+# %% ../nbs/world/04_conformance.ipynb #c0b1e5c4
+def _streams(venv: VectorEnv, actions: np.ndarray) -> list[list[Moment]]:
+    "What each sub-environment tells while it plays its own column of actions: first observations, and steps."
+    n, luck = venv.num_envs, np.random.default_rng(3)
+    next_step, columns = venv.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP, np.arange(n)
+    obs = venv.reset()[0]
+    told, played, waiting = [[_row(obs, i)] for i in range(n)], np.zeros(n, int), np.zeros(n, bool)
+    for _ in actions:
+        row = np.where(waiting, luck.integers(venv.single_action_space.n, size=n), actions[played, columns])
+        obs, rewards, terminated, truncated, infos = venv.step(row)
+        ended, played = terminated | truncated, played + ~waiting
+        assert not rewards[waiting].any() and not ended[waiting].any(), "something is played in a step between episodes"
+        assert ("results" in infos) == bool(ended.any()), "results come with the last step"
+        assert ("final_obs" in infos) == bool(ended.any() and not next_step), "final_obs is of SAME_STEP"
+        for i in range(n):
+            last = infos["final_obs"] if ended[i] and not next_step else obs
+            told[i].append(_row(last, i) + ([] if waiting[i] else _row((rewards, terminated, truncated), i)))
+            if ended[i] and not next_step:
+                told[i].append(_row(obs, i))
+        waiting = ended & next_step
+    return told
+
+
+def check_autoreset(simulator: Simulator, make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
+    "Both autoreset modes play the same episodes, if both are offered, and no step leads from one into the next."
+    assert AutoresetMode.SAME_STEP in simulator.autoreset_modes, "the kit trains with SAME_STEP"
+    _refused(lambda: make(autoreset_mode=AutoresetMode.DISABLED), "autoreset mode DISABLED")
+    if AutoresetMode.NEXT_STEP not in simulator.autoreset_modes:
+        _refused(lambda: make(autoreset_mode=AutoresetMode.NEXT_STEP), "an autoreset mode that is not offered")
+        return
+    later = _Make(simulator, make.worlds, **make.usual | {"autoreset_mode": AutoresetMode.NEXT_STEP})
+    with contextlib.closing(make()) as venv, contextlib.closing(later()) as other:
+        for same, next_ in zip(_streams(venv, actions), _streams(other, actions), strict=True):
+            assert _equal(same[:len(next_)], next_), "with NEXT_STEP other episodes are played"
+    length = make.usual["length"]
+    check_statistics(later, actions[:2 * length])
+    check_returned(later, actions[:2 * length])
+    check_state(later, actions[:2 * length])                       # in the middle of them the first episodes have ended
+    check_state(later, actions[:2 * length], episodes=1)
+    check_copies(later, actions[:2 * length])
+    _check_waiting(later, actions[:length])
+
+
+def _check_waiting(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
+    "What may be asked for between two episodes, with NEXT_STEP."
+    with contextlib.closing(make(episodes=2)) as venv:
+        venv.reset()
+        for row in actions:
+            obs, _, terminated, truncated, _ = venv.step(row)
+        ended = terminated | truncated                             # those that came to the step limit
+        assert not getattr(venv, "running", {"length": np.zeros(1)})["length"][ended].any(), "what has ended is running"
+        seen = venv.assign(dict.fromkeys(range(venv.num_envs), 1), now=True)
+        assert all(_equal([_row(obs, i)], [_row(seen, i)]) for i in np.flatnonzero(ended)), \
+            "assign(now=True) skips the step between two episodes"
+        if (ended & ~venv.finished).any():
+            with contextlib.closing(make(autoreset_mode=AutoresetMode.SAME_STEP, episodes=2)) as other:
+                _refused(lambda: other.set_state(venv.get_state()), "the state of an ended episode, with SAME_STEP")
+        venv.step(actions[0])
+        if hasattr(venv, "running"):
+            assert (venv.running["world"] == 1)[~venv.finished].all(), "what was assigned is not played"
+            assert not venv.running["length"][ended].any(), "an action is played in the step between two episodes"
+        for _ in range(len(actions) + 1):
+            venv.step(actions[0])
+        assert venv.finished.all() and not venv.step(actions[0])[1].any(), "episodes=2 does not end"
 
 # %% ../nbs/world/04_conformance.ipynb #f92b1a1e
 def _alone(make: Callable[..., VectorEnv], venv: VectorEnv, seed: int, episode: _Episode) -> list[Moment]:
@@ -565,6 +654,8 @@ def check_simulator(
         check_quota(make, actions)
         check_state(make, actions)
         check_state(make, actions, episodes=1)
+        check_copies(make, actions[:length])
+        check_autoreset(simulator, make, actions)
         check_refusals(make)
         check_assign(make, actions)
         check_assigned_states(make, actions)

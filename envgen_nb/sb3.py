@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -59,6 +59,9 @@ class SB3VecEnv(_Whole):
     ):
         if not getattr(venv, "copy", True):
             raise ValueError("stable-baselines3 keeps observations over a step: make the environment with copy=True")
+        if venv.metadata["autoreset_mode"] != AutoresetMode.SAME_STEP:
+            raise ValueError("stable-baselines3 begins the next episode in the last step of one: make the environment "
+                             f"with autoreset_mode SAME_STEP, not {venv.metadata['autoreset_mode']}")
         self.venv, self._begun = venv, time.perf_counter()
         super().__init__(venv.num_envs, venv.single_observation_space, venv.single_action_space)
 

@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from .vector import GameVectorEnv, check_worlds
+from .vector import AUTORESET_MODES, GameVectorEnv, check_worlds
 from .world import Simulator, World, base_seeds, check_number, step_limits
 
 # %% ../nbs/world/03_simple.ipynb #c5d08154
@@ -52,6 +53,9 @@ class Game(ABC):
         "The whole game as a person would look at it, (H, W, 3) uint8."
 
 # %% ../nbs/world/03_simple.ipynb #42c333b0
+_ENDED = 2     # in a state, instead of 0 or 1 for `live`
+
+
 @dataclass
 class _Copy:
     "A copy of the game in its place."
@@ -62,12 +66,14 @@ class _Copy:
     episode: int = 0                                   # the number of the present one, from 1; 0: none has begun
     played: int = 0                                    # episodes that have ended since the last reset
     live: bool = False                                 # whether the present episode goes on
+    ended: bool = False                                # whether the next step begins the next episode
     total: float = 0.0                                 # its rewards
     actions: list[int] = field(default_factory=list)   # its actions
 
     def begin(self, episode: int, worlds: Sequence[World]) -> None:
         "Begin an episode, which follows from the base seed, its number and its world alone."
-        self.world, self.episode, self.live, self.total = self.next_world, episode, True, 0.0
+        self.world, self.episode, self.total = self.next_world, episode, 0.0
+        self.live, self.ended = True, False
         self.actions.clear()
         self.game.reset(worlds[self.world], np.random.default_rng((self.base_seed, episode)))
 
@@ -80,7 +86,8 @@ class _Copy:
 
     def save(self) -> list[int]:
         "All that the present moment follows from, beside the world."
-        return [self.base_seed, self.episode, self.played, int(self.live), len(self.actions), *self.actions]
+        live = _ENDED if self.ended else int(self.live)
+        return [self.base_seed, self.episode, self.played, live, len(self.actions), *self.actions]
 
     def restore(self, worlds: Sequence[World], world: int, next_world: int, base_seed: int, episode: int, played: int,
                 live: int, count: int, *actions: int) -> None:
@@ -89,7 +96,7 @@ class _Copy:
         self.begin(episode, worlds)
         for action in actions:
             self.step(action)
-        self.live, self.next_world = bool(live), next_world
+        self.live, self.ended, self.next_world = live == 1, live == _ENDED, next_world
 
 # %% ../nbs/world/03_simple.ipynb #e28376a8
 _FORMAT = 0x656C706D69730002      # the first number of each state: what it is, and the version of what follows
@@ -107,13 +114,28 @@ class SimpleVectorEnv(GameVectorEnv):
         obs: str,
         lengths: Sequence[int],     # steps after which an episode is truncated, for each world
         episodes: int | None,       # per sub-environment; None: no end
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,   # or NEXT_STEP
     ):
         self.simulator, self.worlds, self.lengths = simulator, tuple(worlds), tuple(lengths)
         self.obs, self.episodes = obs, episodes
         self.set_spaces(num_envs, simulator.spaces[obs], len(simulator.actions))
+        self.set_autoreset(autoreset_mode)
         self.settings = [world or simulator.original for world in self.worlds]
         self.copies = [_Copy(simulator.game(), base_seed, i % len(self.worlds))
                        for i, base_seed in enumerate(base_seeds(seed, num_envs))]
+
+    def __getstate__(self) -> dict[str, Any]:
+        "What a copy or a pickle takes along; of the games what led to where they are, and so they need not be copied."
+        return super().__getstate__() | {
+            "copies": [(copy.base_seed, copy.world, copy.next_world, copy.save()) for copy in self.copies]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.copies = [_Copy(self.simulator.game(), base_seed, next_world)
+                       for base_seed, _, next_world, _ in state["copies"]]
+        for copy, (_, world, next_world, saved) in zip(self.copies, state["copies"], strict=True):
+            if self.ready:
+                copy.restore(self.settings, world, next_world, *saved)
 
     @property
     def finished(self) -> np.ndarray:
@@ -175,15 +197,19 @@ class SimpleVectorEnv(GameVectorEnv):
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         "One step in each sub-environment whose episode goes on."
-        rewards, over = np.zeros(self.num_envs), np.zeros(self.num_envs, bool)
+        rewards, over, late = np.zeros(self.num_envs), *np.zeros((2, self.num_envs), bool)
         for i, action in enumerate(self.checked_actions(actions)):
-            if self.copies[i].live:
-                rewards[i], over[i] = self.copies[i].step(int(action))
-        late = np.array([copy.live and self._is_cut(copy) for copy in self.copies])
+            copy = self.copies[i]
+            if copy.ended:
+                copy.begin(copy.episode + 1, self.settings)
+            elif copy.live:
+                rewards[i], over[i] = copy.step(int(action))
+                late[i] = self._is_cut(copy)
         ended, infos = over | late, {}
         if ended.any():
-            infos = {"final_obs": self._observe(), "_final_obs": ended, "results": self._results(),
-                     "_results": ended.copy()}
+            infos = {"results": self._results(), "_results": ended.copy()}
+            if not self.next_step:
+                infos |= {"final_obs": self._observe(), "_final_obs": ended}
             for i in np.flatnonzero(ended):
                 self._next(self.copies[i])
         return self._observe(), rewards, over, late & ~over, infos
@@ -217,10 +243,12 @@ class SimpleVectorEnv(GameVectorEnv):
         return self._observe()
 
     def _next(self, copy: _Copy) -> None:
-        "After an episode: the next one, or none."
+        "After an episode: the next one, now or in the next step, or none."
         copy.played += 1
         if copy.played == self.episodes:
             copy.live = False
+        elif self.next_step:
+            copy.live, copy.ended = False, True
         else:
             copy.begin(copy.episode + 1, self.settings)
 
@@ -237,7 +265,10 @@ class SimpleVectorEnv(GameVectorEnv):
         for world in (numbers[1:4], numbers[4:7]):
             self.check_known(*world)
         _, episode, _, live, count, *actions = numbers[7:]
-        if (episode < 1 or live > 1 or count != len(actions) or count > numbers[3]
+        if live == _ENDED and not self.next_step:
+            raise ValueError(f"this is no state of {self.simulator.name} for SAME_STEP: its episode has ended, and "
+                             "only an environment with autoreset_mode NEXT_STEP can go on there")
+        if (episode < 1 or live > _ENDED or count != len(actions) or count > numbers[3]
                 or any(action >= self.single_action_space.n for action in actions)):
             raise ValueError(f"this is no state of {self.simulator.name}")
         return [numbers[1], numbers[4], *numbers[7:]]
@@ -266,6 +297,7 @@ class SimpleSimulator(Simulator):
     game: ClassVar[type[Game]]
     length: ClassVar[int]                            # steps after which an episode of the original game is truncated
     spaces: ClassVar[Mapping[str, spaces.Space]]     # kind of observation → its space
+    autoreset_modes = AUTORESET_MODES
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -282,6 +314,7 @@ class SimpleSimulator(Simulator):
         episodes: int | None = None,
         num_threads: int | None = None,    # the copies play one after the other
         copy: bool = True,                 # each step has arrays of its own
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,   # or NEXT_STEP
     ) -> SimpleVectorEnv:
         "Many copies of the game: `Simulator.make_vec`."
         check_number("num_envs", num_envs, 1, optional=False)
@@ -291,7 +324,7 @@ class SimpleSimulator(Simulator):
         obs = obs or self.observations[0]
         if obs not in self.spaces:
             raise ValueError(f"{self.name} shows {', '.join(self.observations)}, not {obs!r}")
-        return SimpleVectorEnv(self, worlds, num_envs, seed, obs, lengths, episodes)
+        return SimpleVectorEnv(self, worlds, num_envs, seed, obs, lengths, episodes, autoreset_mode)
 
     def cut(self, world: World) -> tuple[int | None, str | None]:
         "After how many steps, and at which objective, a world says that its episodes are cut; None: not said."

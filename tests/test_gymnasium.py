@@ -1,13 +1,19 @@
 """Crafter by Gymnasium's names: the fast engine behind `make` and `make_vec`, and checkers that are not ours."""
 
+import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import vector as wrappers
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
+from packaging.version import Version
 from stable_baselines3.common.env_checker import check_env as check_env_by_sb3
 
 import envgen_nb
@@ -16,6 +22,7 @@ from envgen_nb.crafter.vector import CrafterVectorEnv
 from envgen_nb.crafter.world import CrafterWorld, EnvironmentSettings, InventorySettings
 
 NAME = "envgen_nb/Crafter-v0"
+OLD = Path(sys.prefix) / "gymnasium-1.2"        # made by `make test-all`
 MOUNTAIN = CrafterWorld(environment_settings=EnvironmentSettings(target_biome="mountain"),
                         inventory_settings=InventorySettings(wood_pickaxe=1, sapling=2))
 
@@ -77,8 +84,12 @@ def test_the_ways_to_make_many():
             gymnasium.make_vec(NAME, num_envs=2, **wrong)
 
 
-def test_gymnasium_records_statistics_of_episodes():
-    venv = RecordEpisodeStatistics(gymnasium.make_vec(NAME, num_envs=8, obs="symbols", seed=1, length=25))
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_gymnasium_records_statistics_of_episodes(mode):
+    if mode == AutoresetMode.SAME_STEP and Version(gymnasium.__version__) < Version("1.4"):
+        pytest.skip("before 1.4 this wrapper counts a step too few with SAME_STEP")
+    venv = RecordEpisodeStatistics(gymnasium.make_vec(NAME, num_envs=8, obs="symbols", seed=1, length=25,
+                                                      autoreset_mode=mode))
     venv.reset()
     rows = np.random.default_rng(0).integers(17, size=(60, 8))
     for row in rows:
@@ -100,3 +111,69 @@ def test_checkers_that_are_not_ours_have_no_complaints(engine, obs):
         check_env(env.unwrapped)
         warnings.filterwarnings("ignore", message=".*unconventional shape")        # grids are no pictures: advice
         check_env_by_sb3(env.unwrapped, warn=True)
+
+
+WRAPPERS = {
+    "TransformObservation": lambda venv: wrappers.TransformObservation(venv, lambda obs: obs),
+    "VectorizeTransformObservation": lambda venv: wrappers.VectorizeTransformObservation(
+        venv, gymnasium.wrappers.TransformObservation, func=lambda obs: obs,
+        observation_space=venv.single_observation_space),
+    "FlattenObservation": wrappers.FlattenObservation,
+    "GrayscaleObservation": wrappers.GrayscaleObservation,
+    "ReshapeObservation": lambda venv: wrappers.ReshapeObservation(venv, (64 * 64 * 3,)),
+    "RescaleObservation": lambda venv: wrappers.RescaleObservation(
+        venv, np.zeros((64, 64, 3), np.float32), np.ones((64, 64, 3), np.float32)),
+    "DtypeObservation": lambda venv: wrappers.DtypeObservation(venv, np.float32),
+    "NormalizeObservation": wrappers.NormalizeObservation,
+    "NormalizeReward": wrappers.NormalizeReward,
+    "DictInfoToList": wrappers.DictInfoToList,
+}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_vector_wrappers_of_gymnasium_take_next_step(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        venv = WRAPPERS[name](gymnasium.make_vec(NAME, num_envs=3, seed=1, length=9, autoreset_mode="NextStep"))
+    venv.reset()
+    cut = [venv.step(np.zeros(3, int))[3].all() for _ in range(30)]
+    assert np.flatnonzero(cut).tolist() == [8, 18, 28]                  # 9 steps, and one that belongs to no episode
+    venv.close()
+
+
+def test_the_autoreset_mode_is_where_gymnasium_and_others_look_for_it():
+    "`metadata` of Gymnasium's wrappers, `autoreset_mode` of its own vector environments and of TorchRL."
+    for given, mode in ((AutoresetMode.NEXT_STEP, AutoresetMode.NEXT_STEP), ("NextStep", AutoresetMode.NEXT_STEP),
+                        ("SameStep", AutoresetMode.SAME_STEP)):
+        venv = gymnasium.make_vec(NAME, num_envs=2, autoreset_mode=given)
+        assert venv.autoreset_mode is venv.metadata["autoreset_mode"] is mode
+        venv.close()
+    usual = gymnasium.make_vec(NAME, num_envs=2)
+    assert usual.autoreset_mode is usual.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    usual.close()
+    for wrong in (AutoresetMode.DISABLED, "Disabled", "later", None):
+        with pytest.raises(ValueError, match="SAME_STEP.*NEXT_STEP"):
+            gymnasium.make_vec(NAME, num_envs=2, autoreset_mode=wrong)
+
+
+def test_with_next_step_the_games_are_those_of_gymnasiums_own_copies():
+    "Its `SyncVectorEnv` of single environments, with the same seeds, step by step, resets included."
+    ours = gymnasium.make_vec(NAME, num_envs=3, obs="symbols", length=7, autoreset_mode="NextStep")
+    theirs = SyncVectorEnv([lambda: gymnasium.make(NAME, obs="symbols", length=7)] * 3)
+    assert equal(ours.reset(seed=[4, 5, 6])[0], theirs.reset(seed=[4, 5, 6])[0])
+    for row in np.random.default_rng(0).integers(17, size=(40, 3)):
+        assert all(map(equal, ours.step(row)[:4], theirs.step(row)[:4]))
+    ours.close(), theirs.close()
+
+
+@pytest.mark.long
+def test_the_lowest_gymnasium_will_do():
+    "These tests, and the whole contract of a small game, with the lowest version that pyproject.toml allows."
+    assert OLD.exists(), f"{OLD} is missing: `make test-all` installs it"
+    environment = os.environ | {"PYTHONPATH": f"{OLD}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    tests = [__file__, *(str(Path(__file__).with_name(f"test_{name}.py")) for name in ("copies", "simple", "minigrid"))]
+    code = ("import gymnasium, pytest, sys; assert gymnasium.__version__.startswith('1.2.'); "
+            "sys.exit(pytest.main(sys.argv[1:]))")
+    done = subprocess.run([sys.executable, "-c", code, *tests, "-q", "-p", "no:cacheprovider"], env=environment,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]

@@ -145,8 +145,14 @@ def _inner(function: Callable) -> Callable:
     return numba.njit(**_HOW, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
+def _refuse(*arguments: Any) -> None:
+    raise RuntimeError("NUMBA_DISABLE_JIT is set, and on a CPU this attention exists only compiled: unset it")
+
+
 def _compiled(function: Callable) -> Callable:
     "A function for Python to call. Its machine code is kept if there is a folder to write to, and not in a notebook."
+    if numba.config.DISABLE_JIT:
+        return _refuse
     try:
         return numba.njit(**_HOW, cache=function.__module__ != "__main__")(function)
     except RuntimeError:

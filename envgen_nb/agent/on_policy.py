@@ -80,6 +80,10 @@ class OnPolicyLearner(Learner):
         self.pool, self.notes = WorkerPool(), FiniteNotes(self.device)
         self.recorded: tuple[Captured, Captured] | None = None          # on a GPU: `policy` and `gradients`
 
+    def __getstate__(self) -> dict[str, Any]:
+        "What a copy or a pickle takes along. Recordings know tensors by their addresses, so a copy records anew."
+        return vars(self) | {"recorded": None}
+
     def make_optimizer(self) -> torch.optim.Optimizer:
         "Make the optimiser of the policy's weights."
         return torch.optim.Adam(self.policy.parameters(), lr=self.preset.algorithm.learning_rate, fused=True)

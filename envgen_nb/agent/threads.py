@@ -24,6 +24,10 @@ class WorkerPool:
         self.threads = threads
         self._pool = ThreadPoolExecutor(threads, "pool") if threads > 1 else None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        "A copy, and what comes out of a pickle, has threads of its own."
+        return WorkerPool, (self.threads,)
+
     def each(self, work: Callable[[Any], Any], parts: list[Any]) -> list[Any]:
         "What `work` makes of each part, in their order; the first error is raised here."
         if self._pool is None or len(parts) == 1:

@@ -6,25 +6,54 @@
 __all__ = ['check_render_mode', 'CrafterEnv', 'make_crafter_vec']
 
 # %% ../../nbs/crafter/27_crafter.env.ipynb #d26b4f10
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
+from fastcore.basics import patch
 from gymnasium import spaces
 
 from .fast.engine import FastGame
-from .reference import ACTIONS, LENGTH, Game
-from .spaces import check_settings, observation_space
+from .games import Plan, SavedGame, check_origin, origin_of, pack_game, unpack_game
+from .reference import ACTIONS, AREA, LENGTH, SIZE, Game
+from .spaces import KnownWorld, check_settings, observation_space
 from .symbols import symbols
 from .vector import CrafterVectorEnv, check_engine
-from .world import CrafterWorld
+from .world import CrafterWorld, meaning
 
 # %% ../../nbs/crafter/27_crafter.env.ipynb #1dc81f15
 def check_render_mode(render_mode: Any) -> None:
     "`ValueError` if there is no such way to render."
     if render_mode not in (None, "rgb_array"):
         raise ValueError(f"render_mode is 'rgb_array' or None, not {render_mode!r}")
+
+
+def _check_size(size: Any) -> tuple[int, int]:
+    "Width and height of the pixels; `ValueError` if they are none, or smaller than one pixel per cell."
+    pair = tuple(size) if isinstance(size, Sequence | np.ndarray) else (size, size)
+    if len(pair) != 2 or not all(isinstance(side, int | np.integer) and side >= 9 for side in pair):
+        raise ValueError(f"size is a number of pixels, or width and height, of 9 or more each, not {size!r}")
+    return int(pair[0]), int(pair[1])
+
+
+def _check_area(area: Any) -> tuple[int, int]:
+    "`ValueError` if the map is to have another size than it has."
+    if not isinstance(area, Sequence | np.ndarray) or tuple(area) != AREA:
+        raise ValueError(f"area: the map has {AREA[0]} x {AREA[1]} cells, got {area!r}. crafter.Env makes other maps.")
+    return AREA
+
+
+def _check_action(action: Any) -> int:
+    "The action's number; `ValueError` if it is none. A tensor or an array with one integer will do."
+    try:
+        number = operator.index(action)
+    except TypeError:
+        number = -1
+    if not 0 <= number < len(ACTIONS):
+        raise ValueError(f"an action is an integer from 0 to {len(ACTIONS) - 1}, not {action!r}")
+    return number
 
 # %% ../../nbs/crafter/27_crafter.env.ipynb #6903fcdc
 class CrafterEnv(gymnasium.Env):
@@ -38,17 +67,26 @@ class CrafterEnv(gymnasium.Env):
         length: int = LENGTH,                # steps after which an episode is truncated
         render_mode: str | None = None,      # "rgb_array", or None
         engine: str = "fast",                # "fast" (compiled) or "reference" (the package)
+        size: int | Sequence[int] = SIZE,    # of the pixels, width and height; others than these take milliseconds
+        area: Sequence[int] = AREA,          # of the map, in cells; there is no other
     ):
         check_settings(world, length)
         check_engine(engine)
         check_render_mode(render_mode)
-        self.observation_space = observation_space(obs)
+        self.size, self.area = _check_size(size), _check_area(area)
+        self.observation_space = observation_space(obs, self.size)
         self.action_space = spaces.Discrete(len(ACTIONS))
         self.render_mode = render_mode
         self.world, self.obs, self.length = world, obs, int(length)
+        self._plan = Plan([KnownWorld(0, world, meaning(world).length or self.length)], (0,), obs, 0, next_step=True)
         self._make_game = FastGame if engine == "fast" else Game
         self._game: FastGame | Game | None = None
         self._running = False
+
+    @property
+    def action_names(self) -> list[str]:
+        "The names of the actions, in order."
+        return list(ACTIONS)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         "The next episode; with a seed, the first episode of that seed."
@@ -57,7 +95,7 @@ class CrafterEnv(gymnasium.Env):
             raise ValueError(f"reset takes no options, got {', '.join(options)}")
         if seed is not None or self._game is None:
             base = int(self.np_random.integers(2 ** 31 - 1)) if seed is None else int(seed)
-            self._game = self._make_game(self.world, base, self.length)
+            self._game = self._make_game(self.world, base, self.length, self.size)
         self._game.begin()
         self._running = True
         return self._look(), self._info(0.0)
@@ -66,9 +104,7 @@ class CrafterEnv(gymnasium.Env):
         "One step of the game."
         if not self._running:
             raise RuntimeError("there is no episode to step in: call reset() first")
-        if not self.action_space.contains(action):
-            raise ValueError(f"an action is an integer from 0 to {len(ACTIONS) - 1}, not {action!r}")
-        reward, terminated, over = self._game.advance(int(action))
+        reward, terminated, over = self._game.advance(_check_action(action))
         self._running = not (terminated or over)
         return self._look(), reward, terminated, over and not terminated, self._info(reward)
 
@@ -88,6 +124,36 @@ class CrafterEnv(gymnasium.Env):
 
     def _info(self, reward: float) -> dict[str, Any]:
         return self._game.info() | {"reward": reward}
+
+# %% ../../nbs/crafter/27_crafter.env.ipynb #c0b1e5b2
+@patch
+def get_state(self: CrafterEnv) -> bytes:
+    "The game as bytes, for `set_state` of an environment of the same engine, world and length."
+    if self._game is None:
+        raise RuntimeError("there is no game to save: call reset() first")
+    if isinstance(self._game, FastGame):
+        return self._game.save(self._plan, not self._running)
+    game = self._game
+    return pack_game(SavedGame(origin_of(self._plan, 0, 0), game._seed, game._episode, 0, bytes(game._actions),
+                               not self._running))
+
+
+@patch
+def set_state(self: CrafterEnv, state: bytes) -> Any:
+    "Go back to where `get_state` was called: the observation. `ValueError` before anything is touched."
+    if self._make_game is FastGame:
+        game = self._game or FastGame(self.world, 0, self.length, self.size)
+        ended = game.load(state, self._plan)
+    else:
+        saved = unpack_game(state)
+        check_origin(self._plan, saved.origin, saved.ended)
+        game, ended = Game(self.world, saved.seed, self.length, self.size), saved.ended
+        game.begin(saved.episode)
+        for action in saved.actions:
+            game.skip_picture()
+            game.advance(action)
+    self._game, self._running = game, not ended
+    return self._look()
 
 # %% ../../nbs/crafter/27_crafter.env.ipynb #e0d9416c
 def make_crafter_vec(

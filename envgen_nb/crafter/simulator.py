@@ -21,6 +21,7 @@ from .symbols import THINGS, present
 from .vector import CrafterVectorEnv
 from .warnings import warnings_of
 from .world import PREREQUISITES, CrafterWorld, ExtendedCrafterWorld
+from ..vector import AUTORESET_MODES
 from ..world import Complaint, Player, Simulator, Things, World, base_seeds, check_world
 
 
@@ -311,6 +312,7 @@ class Crafter(Simulator):
     keys = MappingProxyType(_KEYS)
     vocabularies = MappingProxyType({"paper": CrafterWorld, "extended": ExtendedCrafterWorld})
     observations = OBSERVATIONS
+    autoreset_modes = AUTORESET_MODES
     deaths = DEATHS
     conditions = CONDITIONS
     needs = MappingProxyType(NEEDS)
@@ -320,11 +322,12 @@ class Crafter(Simulator):
     def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,
                  obs: str = "pixels", length: int | None | Sequence[int | None] = None, episodes: int | None = None,
                  num_threads: int | None = None, copy: bool = True, **options: Any) -> VectorEnv:
-        "Many games stepped together. Options of its own: engine, noise, out, moments (see `CrafterVectorEnv`)."
-        unknown = sorted(set(options) - {"engine", "noise", "out", "moments"})
+        """Many games stepped together. Options of its own: autoreset_mode, engine, noise, out, moments (see
+        `CrafterVectorEnv`)."""
+        unknown = sorted(set(options) - {"autoreset_mode", "engine", "noise", "out", "moments"})
         if unknown:
             raise TypeError(f"crafter has no option {', '.join(unknown)}; it has: length, episodes, num_threads, copy, "
-                            "engine, noise, out, moments")
+                            "autoreset_mode, engine, noise, out, moments")
         return CrafterVectorEnv(worlds, num_envs, seed, obs, length, episodes, num_threads, copy, **options)
 
     def training_options(self, vocabulary: str = "default") -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from .reference import LENGTH
+from .reference import LENGTH, SIZE
 from .symbols import symbols_space
 from .world import CrafterWorld, Meaning, meaning
 
@@ -22,15 +22,16 @@ OBSERVATIONS = ("pixels", "symbols", "both")
 
 
 def observation_space(
-    obs: str,   # one of `OBSERVATIONS`
+    obs: str,                           # one of `OBSERVATIONS`
+    size: tuple[int, int] = SIZE,       # of the pixels, width and height
 ) -> spaces.Space:
     "The space of one game's observations; `ValueError` if there is no such kind."
     if obs == "pixels":
-        return spaces.Box(0, 255, (64, 64, 3), np.uint8)
+        return spaces.Box(0, 255, (size[1], size[0], 3), np.uint8)
     if obs == "symbols":
         return symbols_space()
     if obs == "both":
-        return spaces.Dict({"pixels": observation_space("pixels"), **symbols_space().spaces})
+        return spaces.Dict({"pixels": observation_space("pixels", size), **symbols_space().spaces})
     raise ValueError(f"crafter has no observations {obs!r}; it has: {', '.join(OBSERVATIONS)}")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from fastcore.basics import patch
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 
 from .spaces import MOST_WORLDS, KnownWorld, observation_space
 from .fast.dynamics import CONDITIONS
@@ -91,6 +92,7 @@ def _make_engine(engine: str, plan: Plan, num_threads: int | None, out: dict[str
 # %% ../../nbs/crafter/26_crafter.vector.ipynb #9c05f871
 class CrafterVectorEnv(GameVectorEnv):
     "Many games of Crafter, stepped together; the contract is in `envgen_nb.world`."
+    _engine: Engine | Reference | None = None
 
     def __init__(
         self,
@@ -106,6 +108,7 @@ class CrafterVectorEnv(GameVectorEnv):
         noise: bool = True,                                # False: symbols on another, faster random stream
         out: Any = None,                                   # with copy=False: arrays for the observations
         moments: bool = False,                             # keep moments, for worlds that start from one
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,   # or NEXT_STEP
     ):
         check_number("num_envs", num_envs, 1, optional=False)
         check_number("episodes", episodes, 1)
@@ -115,20 +118,30 @@ class CrafterVectorEnv(GameVectorEnv):
         self._gives = _gives(known)
         self.episodes, self.copy = episodes, bool(copy)
         self.set_spaces(num_envs, observation_space(obs), len(ACTIONS))
+        self.set_autoreset(autoreset_mode)
         check_engine(engine)
         _check_noise(obs, noise)
         if copy and out is not None:
             raise ValueError("out is overwritten by each step: it goes with copy=False")
-        plan = Plan(known, base_seeds(seed, self.num_envs), obs, int(episodes or 0), noise)
+        plan = Plan(known, base_seeds(seed, self.num_envs), obs, int(episodes or 0), noise, self.next_step)
         self._engine = _make_engine(engine, plan, num_threads, _check_out(out, self.observation_space),
                                     bool(moments))
-        self._seen = {when: {name.partition(".")[2]: array for name, array in self._engine.arrays.items()
-                             if name.startswith(f"{when}.")} for when in ("obs", "final")}
+        self._find_seen()
         self._everybody = np.ones(self.num_envs, np.bool_)
 
+    def _find_seen(self) -> None:
+        "Where the engine writes observations."
+        self._seen = {when: {name.partition(".")[2]: array for name, array in self._engine.arrays.items()
+                             if name.startswith(f"{when}.")} for when in ("obs", "final")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._find_seen()
+
     def close_extras(self, **kwargs: Any) -> None:
-        "Let the games go."
-        self._engine.close()
+        "Let the games go, if they were made."
+        if self._engine is not None:
+            self._engine.close()
 
     def _possible(self, given: str) -> np.ndarray:
         "What did not count as achieved when the running episodes began, or those that have ended, (N, 22) bool."
@@ -183,8 +196,8 @@ def running(self: CrafterVectorEnv) -> dict[str, np.ndarray]:
     "The episodes that are being played, told as those that ended are; where the length is 0, none is."
     self.need("episode")
     returns, lengths = zip(*self._do("running"), strict=True)
-    world = self._engine.arrays["world"].copy()
-    return {"return": np.array(returns, np.float64), "length": np.where(self.finished, 0, lengths).astype(np.int32),
+    world, none = self._engine.arrays["world"].copy(), self.finished | self._engine.arrays["ended"]
+    return {"return": np.array(returns, np.float64), "length": np.where(none, 0, lengths).astype(np.int32),
             "unlocked": self.unlocked, "world": world, "possible": self._possible("given"),
             "counts": self._engine.arrays["achievements"] - self._engine.arrays["given"]}
 
@@ -295,7 +308,9 @@ def step(self: CrafterVectorEnv,
             results["possible"] = self._possible("last_given")
             results["unlocked"] &= results["possible"]
             results["counts"] = results["counts"] - arrays["last_given"]
-        infos |= {"final_obs": self._see("final"), "_final_obs": ended, "results": results, "_results": ended}
+        infos |= {"results": results, "_results": ended}
+        if not self.next_step:
+            infos |= {"final_obs": self._see("final"), "_final_obs": ended}
     returned = self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
     return hand_out(returned, self.copy)
 

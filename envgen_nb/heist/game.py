@@ -94,10 +94,21 @@ class Games:
         large: bool = False,   # whether they are drawn in a large size, too, which takes long
     ):
         check_installed()
+        self._how = mode, threads, large
         self._games = _PACKAGES[procgen_package()](
             num, env_name="heist", distribution_mode=mode, rand_seed=seed, num_threads=threads if threads > 1 else 0,
             render_mode="rgb_array" if large else None)
         self.num = num
+        self.observe()
+
+    def __getstate__(self) -> dict[str, Any]:
+        "What a copy or a pickle takes along: the games as bytes. The rest is memory of Procgen's own."
+        return {"num": self.num, "how": self._how, "states": [self.get_state(i) for i in range(self.num)]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["num"], 0, *state["how"])
+        for i, game in enumerate(state["states"]):
+            self.set_state(i, game)
         self.observe()
 
     def observe(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from fastcore.basics import patch
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 
 from .game import Games
 from .levels import Level, Tile, check_size, make_level
@@ -207,6 +208,7 @@ def _beginning(seed: int, mode: str) -> bytes:
 class HeistVectorEnv(GameVectorEnv):
     "Many games of Heist, stepped together; the contract is in `envgen_nb.world`."
     metadata: ClassVar[dict[str, Any]] = GameVectorEnv.metadata | {"render_fps": 15}
+    _games, _ordinary = None, None
 
     def __init__(
         self,
@@ -219,6 +221,7 @@ class HeistVectorEnv(GameVectorEnv):
         num_threads: int | None = None,                  # of Procgen; None: 1
         copy: bool = True,                               # what is returned is the caller's; False: overwritten
         mode: str | None = None,                         # "easy", "hard"; None: hard if there is a HardHeistWorld
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,   # or NEXT_STEP
     ):
         check_number("num_envs", num_envs, 1, _INT, optional=False)
         check_number("episodes", episodes, 1, _INT)
@@ -226,13 +229,13 @@ class HeistVectorEnv(GameVectorEnv):
         if mode not in (None, *DIMENSIONS) or obs != "pixels":
             raise ValueError(f"mode is one of {', '.join(DIMENSIONS)} and obs is pixels, not {mode!r} and {obs!r}")
         self.set_spaces(num_envs, spaces.Box(0, 255, (64, 64, 3), np.uint8), 15)
+        self.set_autoreset(autoreset_mode)
         self.episodes, self.copy = episodes, bool(copy)
         (self.worlds, self.mode), self._threads = _check_worlds(worlds, mode), int(num_threads or 1)
         self.lengths, self._goal = _limits(self.worlds, length), _goals(self.worlds)
         self._world = np.arange(self.num_envs, dtype=np.int32) % len(self.worlds)      # of the present episode
         self._next_world = self._world.copy()
         self._ordinary_worlds = [_is_ordinary(world) for world in self.worlds]
-        self._games, self._ordinary = None, None
         self._open(seed)
 
     def _open(self, seed: int | Sequence[int]) -> None:
@@ -256,13 +259,18 @@ class HeistVectorEnv(GameVectorEnv):
         self._episode, self._steps, self._return = np.zeros(n, np.int64), np.zeros(n, np.int32), np.zeros(n)
         self._possible, self._unlocked = np.zeros((n, goals), bool), np.zeros((n, goals), bool)
         self._left, self._over = np.zeros((n, goals), bool), np.zeros(n, bool)
+        self._ended = np.zeros(n, bool)                          # whose next step begins the next episode
         self._spots, self._played_since = np.zeros((n, 6, 24), np.int64), np.zeros(n, np.int64)
         self._untouched, self._native = True, np.ones(n, bool)   # native: the next level will be the ordinary one
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._look()
+
     def close_extras(self, **kwargs: Any) -> None:
-        "Close the games."
-        self._games.close()
-        self._ordinary.close()
+        "Close the games, if they were made."
+        for games in filter(None, (self._games, self._ordinary)):
+            games.close()
 
     @property
     def finished(self) -> np.ndarray:
@@ -290,7 +298,16 @@ def _watch(self: HeistVectorEnv) -> np.ndarray:
 def _look(self: HeistVectorEnv) -> None:
     "Take in all pictures as they are."
     self._games.observe()
+    self._show_last()
     self._watched = self._watch()
+
+
+@patch
+def _show_last(self: HeistVectorEnv) -> None:
+    "With NEXT_STEP what has ended shows its last picture, whatever the game goes on to."
+    held = self._ended | self._over
+    if self.next_step and held.any():
+        self._games.pictures[held] = self._last[held]
 
 
 @patch
@@ -335,13 +352,14 @@ def _told(self: HeistVectorEnv) -> dict[str, np.ndarray]:
 def running(self: HeistVectorEnv) -> dict[str, np.ndarray]:
     "The episodes that are being played, told as those that ended are; where the length is 0, none is."
     self.need("episode")
-    return self._told() | {"length": np.where(self._over, 0, self._steps).astype(np.int32)}
+    return self._told() | {"length": np.where(self._over | self._ended, 0, self._steps).astype(np.int32)}
 
 
 @patch
 def _report(self: HeistVectorEnv, ended: np.ndarray) -> dict[str, Any]:
     "What is told of episodes that ended."
-    return {"final_obs": self._last, "_final_obs": ended, "results": self._told(), "_results": ended}
+    told = {"results": self._told(), "_results": ended}
+    return told if self.next_step else told | {"final_obs": self._last, "_final_obs": ended}
 
 # %% ../../nbs/heist/34_heist.vector.ipynb #34c00002
 CONDITIONS = tuple(text.format(i) for text in ("key {} in the bag", "lock {} not in the way") for i in (1, 2, 3))
@@ -372,7 +390,7 @@ def _begin(self: HeistVectorEnv, i: int) -> None:
     if state.progress["timeout"] != length or not (ordinary and self._native[i]):
         state.progress["timeout"] = length
         self._games.set_state(i, write_state(state))
-    self._native[i] = ordinary
+    self._native[i], self._ended[i] = ordinary, False
     self._steps[i], self._return[i], self._unlocked[i] = 0, 0, False
     self._spots[i], self._left[i] = _spots(state) + i * _PICTURE, _to_do(state)
     self._possible[i] = self._left[i]
@@ -395,11 +413,14 @@ def _own_level(self: HeistVectorEnv, i: int, number: int, world: HeistWorld) -> 
 
 @patch
 def _next(self: HeistVectorEnv, ended: np.ndarray) -> None:
-    "Begin the next episodes, or stand still."
+    "Begin the next episodes, now or in the next step, or stand still."
     self._played_since[ended] += 1
     self._over |= ended & (self._played_since == (self.episodes or -1))
     self._native[self._over] = False               # the game goes on by itself, and its levels with it
-    for i in np.flatnonzero(ended & ~self._over):
+    if self.next_step:
+        self._ended |= ended & ~self._over
+        self._native[self._ended] = False          # neither can it stay where it is
+    for i in np.flatnonzero(ended & ~(self._over | self._ended)):
         self._begin(i)
     self._look()
 
@@ -411,7 +432,7 @@ def draw_state(data: bytes, mode: str) -> np.ndarray:
         return games.large_pictures()[0]
 
 # %% ../../nbs/heist/34_heist.vector.ipynb #a04725cd
-_MARK = b"heist2"
+_MARK, _MARK_HELD = b"heist2", b"heist3"       # of a game that is played, and of one whose last picture is held
 
 
 class Saved(NamedTuple):
@@ -448,29 +469,34 @@ def render(self: HeistVectorEnv) -> tuple[np.ndarray, ...]:
 def get_state(self: HeistVectorEnv) -> list[bytes]:
     "Every sub-environment as bytes, for `set_state` of an environment that knows the same worlds."
     self.need("episode to save")
-    return [self._pack(i) + self._games.get_state(i) for i in range(self.num_envs)]
+    held = self.next_step & (self._ended | self._over)
+    return [self._pack(i, bool(held[i])) + self._games.get_state(i) for i in range(self.num_envs)]
 
 
 @patch
-def _pack(self: HeistVectorEnv, i: int) -> bytes:
+def _pack(self: HeistVectorEnv, i: int, held: bool) -> bytes:
     "What is kept of a sub-environment beside the game itself."
     goals = np.concatenate([self._possible[i], self._unlocked[i], self._left[i]]).tobytes()
-    random = self._ordinary.state[i].level_random
-    return _HEAD.pack(_MARK, self._base[i], self._episode[i], self._played_since[i], self._steps[i],
-                      self._return[i], self._over[i], goals, *self.known(self._world[i]),
-                      *self.known(self._next_world[i]), self._ordinary.number[i], len(random)) + random
+    random, mark = self._ordinary.state[i].level_random, _MARK_HELD if held else _MARK
+    return _HEAD.pack(mark, self._base[i], self._episode[i], self._played_since[i], self._steps[i], self._return[i],
+                      self._over[i], goals, *self.known(self._world[i]),
+                      *self.known(self._next_world[i]), self._ordinary.number[i], len(random)) + random + (
+                          self._last[i].tobytes() if held else b"")
 
 # %% ../../nbs/heist/34_heist.vector.ipynb #6ea0e58f
 @patch
-def _restore(self: HeistVectorEnv, found: Sequence[tuple[Saved, bytes, HeistState, bytes]]) -> np.ndarray:
+def _restore(self: HeistVectorEnv, found: Sequence[tuple[Saved, bytes, bytes, HeistState, bytes]]) -> np.ndarray:
     "Go on from saved sub-environments: the observations."
     base = list(self._base)
-    for i, (saved, random, state, game) in enumerate(found):
+    for i, (saved, random, picture, state, game) in enumerate(found):
         (_, base[i], self._episode[i], self._played_since[i], self._steps[i], self._return[i], self._over[i],
          goals, self._world[i], _, _, self._next_world[i], *_) = saved
         self._possible[i], self._unlocked[i], self._left[i] = np.frombuffer(goals, bool).reshape(3, -1)
         self._spots[i] = _spots(state) + i * _PICTURE
-        self._native[i] = not saved.over and self._ordinary_worlds[saved.world]
+        self._ended[i] = bool(picture) and not saved.over
+        self._native[i] = not (saved.over or self._ended[i]) and self._ordinary_worlds[saved.world]
+        if picture:
+            self._last[i] = np.frombuffer(picture, np.uint8).reshape(64, 64, 3)
         self._ordinary.remember(i, saved.number, replace(self._first[i], level_random=random))
         self._games.set_state(i, game)
     self._base, self._untouched, self.ready = tuple(base), False, True
@@ -479,21 +505,25 @@ def _restore(self: HeistVectorEnv, found: Sequence[tuple[Saved, bytes, HeistStat
 
 
 @patch
-def _read(self: HeistVectorEnv, i: int, data: Any) -> tuple[Saved, bytes, HeistState, bytes]:
+def _read(self: HeistVectorEnv, i: int, data: Any) -> tuple[Saved, bytes, bytes, HeistState, bytes]:
     "The parts of a saved sub-environment; `ValueError` if it cannot be used here."
-    if not isinstance(data, bytes) or not data.startswith(_MARK) or len(data) <= _HEAD.size:
+    if not isinstance(data, bytes) or not data.startswith((_MARK, _MARK_HELD)) or len(data) <= _HEAD.size:
         raise ValueError("this is no saved state of Heist")
     saved = Saved(*_HEAD.unpack_from(data))
+    held = saved.mark == _MARK_HELD
+    if held and not self.next_step:
+        raise ValueError("its episode has ended, and only an environment with autoreset_mode NEXT_STEP can go on there")
     if not set(saved.goals) <= {0, 1} or min(saved[1:5]) < 0 or not 1 <= saved.number <= saved.episode:
         raise ValueError("it is damaged")
-    random, game = data[_HEAD.size:_HEAD.size + saved.count], data[_HEAD.size + saved.count:]
+    random, data = data[_HEAD.size:_HEAD.size + saved.count], data[_HEAD.size + saved.count:]
+    picture, game = data[:held * _PICTURE], data[held * _PICTURE:]
     state = read_state(game)
     read_state(write_state(replace(state, level_random=random)))
     if state.options["distribution_mode"] != MODES[self.mode]:
         raise ValueError(f"it was saved in another mode than {self.mode}")
     self.check_known(*saved[8:11])
     self.check_known(*saved[11:14])
-    return saved, random, state, game
+    return saved, random, picture, state, game
 
 # %% ../../nbs/heist/34_heist.vector.ipynb #b4ab16c7
 @patch(as_prop=True)
@@ -520,7 +550,7 @@ def add_worlds(
 def _assign(self: HeistVectorEnv, changes: dict[int, int], now: bool) -> np.ndarray:
     "Note the next worlds; begin them, or not: the current observations."
     self._next_world[list(changes)] = list(changes.values())
-    dropped = [i for i in changes if now and not self._over[i]]
+    dropped = [i for i in changes if now and not (self._over[i] or self._ended[i])]
     self._native[dropped] = False                 # the game is in the middle of a level
     for i in dropped:
         self._begin(i)
@@ -538,7 +568,7 @@ def reset(self: HeistVectorEnv, *, seed: int | Sequence[int] | None = None,
         self._open(seed)
     elif not self._untouched:
         self._games.act(np.full(self.num_envs, -1, np.int32))
-    self._untouched, self._over[:], self._played_since[:] = False, False, 0
+    self._untouched, self._over[:], self._ended[:], self._played_since[:] = False, False, False, 0
     for i in range(self.num_envs):
         self._begin(i)
     self._look()
@@ -553,7 +583,9 @@ def step(self: HeistVectorEnv, actions: Sequence[int] | np.ndarray
     actions = self.checked_actions(actions)
     np.copyto(self._last, self._games.pictures)                        # the next are drawn over them
     self._games.act(actions.astype(np.int32))
-    live = ~self._over
+    self._show_last()
+    waiting = self._ended.copy()
+    live = ~(self._over | waiting)
     rewards, ended = np.where(live, self._games.rewards, 0).astype(np.float64), self._games.first & live
     terminated = ended & (rewards > 0)                                 # only the gem is rewarded
     self._steps, self._return = self._steps + live, self._return + rewards
@@ -564,5 +596,9 @@ def step(self: HeistVectorEnv, actions: Sequence[int] | np.ndarray
     if ended.any():
         infos |= self._report(ended)
         self._next(ended)
+    if waiting.any():
+        for i in np.flatnonzero(waiting):
+            self._begin(i)
+        self._look()
     returned = self._games.pictures, rewards, terminated, ended & ~terminated, infos
     return hand_out(returned, self.copy)

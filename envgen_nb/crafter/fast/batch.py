@@ -17,7 +17,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
+from fastcore.basics import patch
 from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
@@ -54,6 +56,7 @@ BOARD = np.dtype([
     ("world", np.int32), ("next_world", np.int32),   # which rules it plays by, and by which in its next episode
     ("last_world", np.int32),                        # and by which in the episode that ended
     ("due", np.bool_),                               # whether `BEGIN` begins its next episode
+    ("ended", np.bool_),                             # whether its next step begins the next episode, see `Limits`
 ], align=True)
 _NAMES = "pixels", "material", "object", "inventory", "daylight"
 VIEWS = {name: np.dtype([("row", observation_space("both")[name].dtype, observation_space("both")[name].shape)])
@@ -68,7 +71,7 @@ CALL = np.dtype([
     ("now", np.intp, (len(VIEWS),)), ("final", np.intp, (len(VIEWS),)),      # and those of the observations
     ("count", np.int64), ("worlds", np.int64),                               # games, and worlds that there is room for
     ("pixels", np.int64), ("symbols", np.int64),                             # rows of pixels, of symbols: `count` or 0
-    ("quota", np.int64), ("noise", np.bool_),                                # see `Limits`
+    ("quota", np.int64), ("noise", np.bool_), ("next_step", np.bool_),       # see `Limits`
     ("keeping", np.int64),                                                   # moments that there is room for, in all
     ("chunk", np.int64), ("ahead", np.int64), ("task", np.int64),            # see `play`
 ], align=True)
@@ -221,12 +224,18 @@ def _tell(game: np.void, stats: np.void) -> None:
 
 
 @inner
-def _look(place: Place, i: int, views: Views, tools: Tools) -> None:
-    "Look at a game, once: write what is seen, and where the game stands."
-    game, snapshot = place.games[i], place.snapshots[i]
+def _remember(game: np.void, snapshot: np.void) -> None:
+    "Keep the random numbers of a game that is about to be looked at, if the look draws some."
     if game.daylight < 0.5:
         copy(snapshot.words, game.words)
         snapshot.word = game.word
+
+
+@inner
+def _look(place: Place, i: int, views: Views, tools: Tools) -> None:
+    "Look at a game, once: write what is seen, and where the game stands."
+    game = place.games[i]
+    _remember(game, place.snapshots[i])
     if len(views.pixels):
         draw(game, place.tables.pictures[0], tools.canvas[0], views.pixels[i].row)
     elif place.call[0].noise:
@@ -285,7 +294,7 @@ def _restart(place: Place, game: np.void, seed: int, world: int, tools: Tools) -
 def _begin(place: Place, i: int, tools: Tools) -> None:
     "Begin the next episode of a game, in its spare world if that is ready."
     game, stats, spare = place.games[i], place.board[i], place.spares[i]
-    stats.world, stats.due = stats.next_world, False
+    stats.world, stats.due, stats.ended = stats.next_world, False, False
     if has_moments(place, stats.world):
         _restart(place, game, stats.seed, stats.world, tools)
     elif read(place.ready, i) == READY and spare.seed == stats.seed and spare.world == stats.world:
@@ -303,6 +312,9 @@ def _step(place: Place, i: int, tools: Tools) -> None:
     stats.reward, stats.terminated, stats.truncated, stats.moments = 0.0, False, False, 0
     if stats.finished:
         return
+    if stats.ended:
+        _begin(place, i, tools)
+        return
     stats.reward = advance(game, rules, place.tables.lights, stats.action)
     game.total += stats.reward
     died, over = game.inventory[HEALTH] <= 0, game.step >= rules.length
@@ -312,15 +324,15 @@ def _step(place: Place, i: int, tools: Tools) -> None:
     ended = died or over
     if rules.plain and len(place.moments) and not ended:
         stats.moments = new_moments(game)
-    _look(place, i, place.final if ended else place.now, tools)
+    _look(place, i, place.final if ended and not place.call[0].next_step else place.now, tools)
     if ended:
         _end(place, i, tools)
 
 
 @merged
 def _end(place: Place, i: int, tools: Tools) -> None:
-    "An episode is over: tell of it, and begin the next unless it was the last."
-    game, stats = place.games[i], place.board[i]
+    "An episode is over: tell of it, and begin the next, now or in the next step, unless it was the last."
+    game, stats, next_step = place.games[i], place.board[i], place.call[0].next_step
     game.played += 1
     stats.total, stats.length, stats.last_world = game.total, game.step, stats.world
     stats.death = cause_of_death(game)
@@ -328,7 +340,10 @@ def _end(place: Place, i: int, tools: Tools) -> None:
     copy(stats.counts, game.achievements)
     if game.played == place.call[0].quota:
         stats.finished = True
-        _stay(place.now, place.final, i)
+        if not next_step:
+            _stay(place.now, place.final, i)
+    elif next_step:
+        stats.ended = True
     else:
         _begin(place, i, tools)
 
@@ -402,14 +417,16 @@ def play(command, argument, calls, flags, ready, queue, lights, stamps, middle, 
         place.board[0].reward = advance(place.games[0], place.rules[place.board[0].world], lights,
                                         np.uint8(argument))
     elif command == SKIP:
+        _remember(place.games[0], place.snapshots[0])
         skip_night(place.games[0])
     return 1 if command >= SERVE or wait_for_others(flags) else 0
 
 # %% ../../../nbs/crafter/24_crafter.fast.batch.ipynb #040b9c7f
 class Limits(NamedTuple):
-    "How many episodes there are (0: no end), and whether symbols keep the stock random stream."
-    quota: int
+    "How episodes follow each other, and whether symbols keep the stock random stream."
+    quota: int                 # episodes of each game; 0: no end
     noise: bool
+    next_step: bool = False    # the step after an episode's last one begins the next; False: the last one does
 
 
 def make_call(
@@ -428,7 +445,7 @@ def make_call(
     call["count"], call["worlds"] = count, len(arrays["rules"])
     call["pixels"], call["symbols"] = count * ("pixels" in now), count * ("material" in now)
     call["keeping"] = len(arrays["moments"])
-    call["quota"], call["noise"] = limits
+    call["quota"], call["noise"], call["next_step"] = limits
     call["chunk"] = count if alone else max(1, min(16, count // (16 * num_threads)))
     call["ahead"] = -(-count // 32) if alone else 0
     return call
@@ -457,30 +474,41 @@ class Batch:
         moments: bool = False,                            # whether it has room for moments to start from
     ):
         count = len(seeds)
+        self.now, self.final, self.limits, self.num_threads = now, final, limits, num_threads
         self.rules, self.known = np.zeros(max(room, len(worlds)), RULES), 0
-        self.games, self.spares = np.zeros(count, GAME), np.zeros(count, SPARE)
-        self.snapshots = np.zeros(count, SNAPSHOT)
-        self.board, self.asked = np.zeros(count, BOARD), 0
+        self.games, self.snapshots = np.zeros(count, GAME), np.zeros(count, SNAPSHOT)
+        self.board = np.zeros(count, BOARD)
         self.moments = np.zeros(len(MOMENTS) * KEPT * moments, GAME)      # what nothing was written to takes no memory
         self.kept = np.zeros(len(MOMENTS), KEPT_OF)
-        self.ready, self.queue = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.add(worlds)
         self.games["seed"] = seeds
         self.board["world"] = self.board["next_world"] = np.arange(count) % len(worlds)
+        self._connect()
+
+    def _connect(self) -> None:
+        "Write down where the arrays are, and start the helpers. No world is made ahead yet."
+        count = len(self.games)
+        self.spares, self.asked = np.zeros(count, SPARE), 0
+        self.ready, self.queue = np.zeros(count, np.int64), np.zeros(count, np.int64)
         names = "games", "snapshots", "board", "rules", "spares", "moments", "kept"
         arrays = {name: getattr(self, name) for name in names}
-        self.flags, self.call = make_flags(num_threads), make_call(arrays, now, final, limits, num_threads)
+        self.flags = make_flags(self.num_threads)
+        self.call = make_call(arrays, self.now, self.final, self.limits, self.num_threads)
         shared = self.call, self.flags, self.ready, self.queue, *tables()
         self._arguments = *shared, *make_tools()
-        self._kept = kept = arrays, now, final                    # the record has only their addresses
+        self._kept = kept = arrays, self.now, self.final          # the record has only their addresses
         self.helpers = Helpers(self.flags, [functools.partial(_serve, kept, thread, *shared, *make_tools())
-                                            for thread in range(1, num_threads)])
+                                            for thread in range(1, self.num_threads)])
 
     def add(self, worlds: Sequence[tuple[Meaning, int]]) -> None:
         "More worlds. What was written into the table before stays as and where it is."
         for numbers, length in worlds:
             self.rules[self.known] = rules_of(numbers, length)
             self.known += 1
+
+    def moments_kept(self) -> list[int]:
+        "The indices of the moments that are kept, into `moments`."
+        return [kind * KEPT + k for kind, count in enumerate(self.kept["count"].tolist()) for k in range(count)]
 
     def ask(self, i: int, seed: int) -> None:
         "Game i's next world is to be made from this seed: when there is time, or when it is needed."
@@ -509,10 +537,46 @@ class Batch:
         self.board["due"][which] = True
         self.play(BEGIN)
 
+# %% ../../../nbs/crafter/24_crafter.fast.batch.ipynb #c0b1e5a2
+_OWN = "now", "final", "limits", "num_threads", "games", "snapshots", "board", "kept"
+
+
+@patch
+def __getstate__(self: Batch) -> dict[str, Any]:
+    "What a copy or a pickle takes along, without room that is not used."
+    there = self.moments_kept()
+    return {name: getattr(self, name) for name in _OWN} | {
+        "rules": self.rules[:self.known], "room": len(self.rules), "moments": self.moments[there],
+        "keeping": len(self.moments), "asked_for": np.flatnonzero(self.ready)}
+
+
+@patch
+def __setstate__(self: Batch, state: dict[str, Any]) -> None:
+    for name in _OWN:
+        setattr(self, name, _writable(state[name]))
+    self.known = len(state["rules"])
+    self.rules, self.moments = np.zeros(state["room"], RULES), np.zeros(state["keeping"], GAME)
+    self.rules[:self.known] = state["rules"]
+    self.moments[self.moments_kept()] = state["moments"]
+    self._connect()
+    for i in state["asked_for"].tolist():
+        self.ask(i, self.board["seed"][i])
+
+
+def _writable(value: Any) -> Any:
+    "Arrays that can be written to, alone or in a dictionary; everything else as it is."
+    if isinstance(value, dict):
+        return {name: _writable(part) for name, part in value.items()}
+    return value.copy() if isinstance(value, np.ndarray) and not value.flags.writeable else value
+
+
 # %% ../../../nbs/crafter/24_crafter.fast.batch.ipynb #5ca8f144
 @functools.cache
 def prepare() -> None:
-    "Compile the engine, or load it from its folder; says so if it takes long."
+    "Compile the engine, or load it from its folder; says so if it takes long. `RuntimeError` if it is switched off."
+    if numba.config.DISABLE_JIT:
+        raise RuntimeError("NUMBA_DISABLE_JIT is set, and the fast engine of Crafter exists only compiled: unset it, "
+                           "or ask for engine='reference'")
     mark = FOLDER / "ready" if FOLDER else None
     fresh, started = mark is None or not mark.exists(), time.perf_counter()
     if fresh:

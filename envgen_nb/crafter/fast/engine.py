@@ -20,12 +20,14 @@ from envgen_nb.crafter.fast.batch import (
 )
 from .parity import broken, compact, game_of
 from .state import GAME, HEALTH
-from ..reference import ITEMS, LENGTH, OBJECTIVES
-from ..games import ORIGIN, Origin, Plan, check_origin, origin_of, seal, unseal
+from ..reference import ITEMS, LENGTH, OBJECTIVES, SIZE
+from envgen_nb.crafter.games import (
+    ORIGIN, Origin, Plan, check_origin, origin_of, seal, unseal, unseal_game,
+)
 from ..world import MOMENTS, CrafterWorld, Meaning, meaning
 
 # %% ../../../nbs/crafter/25_crafter.fast.engine.ipynb #4fd88e14
-_MAGIC = b"fastcrf3"
+_MAGIC, _MAGIC_ENDED = b"fastcrf3", b"fastcrf4"      # in the midst of an episode, and at its end
 
 
 _OWN = ("played", "total", "moments", "harm")      # what `compact` leaves out
@@ -57,23 +59,23 @@ def _large(body: bytes) -> np.ndarray:
     return record
 
 
-def pack_state(record: np.ndarray, snapshot: np.ndarray, origin: Origin) -> bytes:
-    "A game as it was before the last look at it, and its origin."
+def pack_state(record: np.ndarray, snapshot: np.ndarray, origin: Origin, ended: bool = False) -> bytes:
+    "A game as it was before the last look at it, and its origin; `ended`: its next step begins the next episode."
     record = _small(record)
     if record["daylight"] < 0.5:
         record["words"], record["word"] = snapshot["words"], snapshot["word"]
-    return seal(_MAGIC, ORIGIN.pack(*origin) + _packed(record))
+    return seal(_MAGIC_ENDED if ended else _MAGIC, ORIGIN.pack(*origin) + _packed(record))
 
 
-def unpack_state(state: bytes, plan: Plan) -> tuple[np.ndarray, Origin]:
-    "The game, to be looked at, and its origin; `ValueError` that says why not."
-    packed = unseal(_MAGIC, state, ORIGIN.size)
+def unpack_state(state: bytes, plan: Plan) -> tuple[np.ndarray, Origin, bool]:
+    "The game, to be looked at, its origin, and whether it has ended; `ValueError` that says why not."
+    packed, ended = unseal_game(_MAGIC, _MAGIC_ENDED, state, ORIGIN.size)
     origin = Origin(*ORIGIN.unpack_from(packed))
-    check_origin(plan, origin)
+    check_origin(plan, origin, ended)
     record = _large(packed[ORIGIN.size:])
     if record["step"] > origin.length:
         raise ValueError("broken: it is longer than an episode can be")
-    return record, origin
+    return record, origin, ended
 
 # %% ../../../nbs/crafter/25_crafter.fast.engine.ipynb #25e00002
 _EVERY = 32                        # steps of the environment between two moments of a kind, once there are enough
@@ -87,6 +89,10 @@ class Moments:
         self.batch, self.steps = batch, 0
         self.taken, self.due = (np.zeros(len(MOMENTS), np.int64) for _ in range(2))   # ever; and when the next may be
         self._packed: dict[int, bytes] = {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.taken, self.due = self.taken.copy(), self.due.copy()      # they may come out of a pickle read-only
 
     @property
     def counts(self) -> dict[str, int]:
@@ -114,14 +120,11 @@ class Moments:
     def pack(self) -> bytes:
         "All of them as bytes."
         parts = [np.int64(self.steps).tobytes(), self.taken.tobytes(), self.due.tobytes()]
-        for at in self._there():
+        for at in self.batch.moments_kept():
             if at not in self._packed:
                 self._packed[at] = _packed(_small(self.batch.moments[at]))
             parts += [_LENGTH.pack(len(self._packed[at])), self._packed[at]]
         return seal(_MAGIC_MOMENTS, b"".join(parts))
-
-    def _there(self) -> list[int]:
-        return [kind * KEPT + k for kind, count in enumerate(self.batch.kept["count"].tolist()) for k in range(count)]
 
     def unpack(self, state: bytes) -> None:
         "Go on with these; `ValueError` before anything is touched."
@@ -139,7 +142,7 @@ class Moments:
         self.steps, self.taken, self.due = int(numbers[0]), taken.copy(), numbers[1 + len(MOMENTS):].copy()
         self.batch.kept["count"] = np.minimum(taken, KEPT)
         self._packed = {}
-        for at, (record, packed) in zip(self._there(), found, strict=True):
+        for at, (record, packed) in zip(self.batch.moments_kept(), found, strict=True):
             self.batch.moments[at], self._packed[at] = record, packed
 
 
@@ -156,15 +159,29 @@ class Engine:
     ):
         prepare()
         self.plan = plan
-        parts = {"obs": self._observations() if out is None else out, "final": self._observations()}
-        now, final = ({name or "pixels": part for name, part in found.items()} for found in parts.values())
+        parts = self._observations() if out is None else out, self._observations()
+        now, final = ({name or "pixels": part for name, part in found.items()} for found in parts)
         self.batch = Batch([(world.numbers, world.length) for world in plan.worlds], plan.seeds, now, final,
-                           Limits(plan.quota, plan.noise), min(num_threads, len(plan.seeds)), MOST_WORLDS, moments)
+                           Limits(plan.quota, plan.noise, plan.next_step), min(num_threads, len(plan.seeds)),
+                           MOST_WORLDS, moments)
         self.moments = Moments(self.batch) if moments else None
-        board = self.batch.board
+        self._name_arrays()
+
+    def _name_arrays(self) -> None:
+        "Give the batch's arrays their names."
+        board, alone = self.batch.board, {"pixels": ""} if self.plan.obs == "pixels" else {}
         self.arrays = {name: board[name] for name in board.dtype.names} | {"return": board["total"]}
-        self.arrays |= {f"{when}.{name}": part for when, found in parts.items() for name, part in found.items()}
+        self.arrays |= {f"{when}.{alone.get(name, name)}": part for when, found in (
+            ("obs", self.batch.now), ("final", self.batch.final)) for name, part in found.items()}
         self._one_at_a_time = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        "What a copy or a pickle takes along."
+        return {"plan": self.plan, "batch": self.batch, "moments": self.moments}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._name_arrays()
 
     def _observations(self) -> dict[str, np.ndarray]:
         space = observation_space(self.plan.obs)
@@ -181,7 +198,7 @@ class Engine:
             self.batch.add([(world.numbers, world.length) for world in worlds])
             self.plan.worlds.extend(worlds)
 
-    def unpack(self, state: bytes) -> tuple[np.ndarray, Origin]:
+    def unpack(self, state: bytes) -> tuple[np.ndarray, Origin, bool]:
         "What `load` takes for a sub-environment; `ValueError` that says why this state cannot be used."
         return unpack_state(state, self.plan)
 
@@ -228,7 +245,7 @@ def _assign(engine: Engine, changes: Sequence[tuple[KnownWorld, bool] | None]) -
     for i in changed:
         world, now = changes[i]
         board["next_world"][i] = world.index
-        if now and not board["finished"][i]:
+        if now and not board["finished"][i] and not board["ended"][i]:     # the next step begins what has ended
             board["seed"][i] = seed_of(games["seed"][i], games["episode"][i] + 1)
             due.append(i)
     if due:
@@ -239,29 +256,30 @@ def _assign(engine: Engine, changes: Sequence[tuple[KnownWorld, bool] | None]) -
 
 def _step_all(engine: Engine, items: None) -> None:
     "Play the actions that stand on the board."
+    waiting = engine.arrays["ended"].copy() if engine.plan.next_step else None
     engine.batch.step()
     if engine.moments:
         engine.moments.keep()
-    ended = engine.arrays["terminated"] | engine.arrays["truncated"]
-    if np.count_nonzero(ended):
-        for i in np.flatnonzero(ended).tolist():
+    began = engine.arrays["terminated"] | engine.arrays["truncated"] if waiting is None else waiting
+    if np.count_nonzero(began):
+        for i in np.flatnonzero(began).tolist():
             _ask(engine, i)
 
 # %% ../../../nbs/crafter/25_crafter.fast.engine.ipynb #a31c43a6
 def _save(engine: Engine, items: None) -> list[bytes]:
     "Every sub-environment as bytes."
     batch = engine.batch
-    worlds = zip(batch.board["world"].tolist(), batch.board["next_world"].tolist(), strict=True)
-    return [pack_state(batch.games[i], batch.snapshots[i], origin_of(engine.plan, *pair))
-            for i, pair in enumerate(worlds)]
+    of_each = zip(*(batch.board[name].tolist() for name in ("world", "next_world", "ended")), strict=True)
+    return [pack_state(batch.games[i], batch.snapshots[i], origin_of(engine.plan, world, next_world), ended)
+            for i, (world, next_world, ended) in enumerate(of_each)]
 
 
-def _load(engine: Engine, found: Sequence[tuple[np.ndarray, Origin]]) -> None:
+def _load(engine: Engine, found: Sequence[tuple[np.ndarray, Origin, bool]]) -> None:
     "Games to sub-environments, and a look at them."
     batch, board = engine.batch, engine.batch.board
-    for i, (record, origin) in enumerate(found):
+    for i, (record, origin, ended) in enumerate(found):
         batch.games[i], board["world"][i], board["next_world"][i] = record, origin.world, origin.next_world
-        board["finished"][i] = 0 < engine.plan.quota == record["played"]
+        board["finished"][i], board["ended"][i] = 0 < engine.plan.quota == record["played"], ended
         board["reward"][i], board["terminated"][i], board["truncated"][i] = 0.0, False, False
         _ask(engine, i)
     batch.play(LOOK)
@@ -296,16 +314,16 @@ class FastGame:
         world: CrafterWorld | Meaning | None = None,   # a world or its numbers; None: the ordinary game
         seed: int = 0,                                 # the base seed; episode e is made from hash((seed, e))
         length: int = LENGTH,                          # steps after which an episode is over, if the world says none
+        size: tuple[int, int] = SIZE,                  # of the stock observation; others are drawn by the package
     ):
         prepare()
         self.numbers = world if isinstance(world, Meaning) else meaning(world)
-        self.length = length = self.numbers.length or length
+        self.length, self.size = self.numbers.length or length, tuple(size)
         space = observation_space("both")
-        arrays = {name: np.zeros((1, *part.shape), part.dtype) for name, part in space.spaces.items()}
-        self._pixels, self._symbols = {"pixels": arrays.pop("pixels")}, arrays
-        worlds = [(self.numbers, length)]
-        self._batch = Batch(worlds, [seed], self._pixels, self._pixels, Limits(0, True), moments=True)
-        self._copy = Batch(worlds, [seed], self._symbols, self._symbols, Limits(0, False))
+        symbols = {name: np.zeros((1, *part.shape), part.dtype) for name, part in space.spaces.items()}
+        pixels, worlds = {"pixels": symbols.pop("pixels")}, [(self.numbers, self.length)]
+        self._batch = Batch(worlds, [seed], pixels, pixels, Limits(0, True), moments=True)
+        self._copy = Batch(worlds, [seed], symbols, symbols, Limits(0, False))
 
     @property
     def record(self) -> np.ndarray:
@@ -336,19 +354,42 @@ class FastGame:
             bool(record["step"] >= self.length or reached)
 
     def picture(self) -> np.ndarray:
-        "The stock observation, (64, 64, 3) uint8; at night it draws random numbers."
+        "The stock observation, (height, width, 3) uint8; at night it draws random numbers."
+        if self.size != SIZE:
+            return self._drawn()
         self._batch.play(LOOK)
-        return self._pixels["pixels"][0].copy()
+        return self._batch.now["pixels"][0].copy()
+
+    def _drawn(self) -> np.ndarray:
+        "The same of another size, drawn by the package's code, in its 2 or 3 milliseconds."
+        record, snapshot = self.record, self._batch.snapshots.reshape(())
+        snapshot["words"], snapshot["word"] = record["words"], record["word"]
+        game = game_of(record, self.numbers)
+        seen = game.render(self.size)
+        _, record["words"], record["word"], *_ = game._world.random.get_state()
+        return seen
 
     def skip_picture(self) -> None:
         "Draw the random numbers that the stock observation would draw, and nothing else."
-        self._batch.play(SKIP)
+        if self.size != SIZE:
+            self._drawn()
+        else:
+            self._batch.play(SKIP)
+
+    def save(self, plan: Plan, ended: bool) -> bytes:
+        "The game as it was before the last look, for a plan with its world alone; `ended`: its episode is over."
+        return pack_state(self.record, self._batch.snapshots[0], origin_of(plan, 0, 0), ended)
+
+    def load(self, state: bytes, plan: Plan) -> bool:
+        "Go back to where it was saved: whether the episode is over. `ValueError` before anything is touched."
+        self._batch.games[0], _, ended = unpack_state(state, plan)
+        return ended
 
     def symbols(self) -> dict[str, np.ndarray]:
         "What the player sees, in numbers. Nothing in the game changes, and no random number is drawn."
         self._copy.games[0] = self._batch.games[0]
         self._copy.play(LOOK)
-        return {name: part[0].copy() for name, part in self._symbols.items()}
+        return {name: part[0].copy() for name, part in self._copy.now.items()}
 
     def glance(self, size: int = 450) -> np.ndarray:
         "The view of the player for people, (size, size, 3) uint8. It changes nothing."
