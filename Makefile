@@ -17,6 +17,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OLD_NUMPY := $(VENV)/numpy-1.26
+OLD_GYMNASIUM := $(VENV)/gymnasium-1.2
 CLUSTERS := $(VENV)/.clusters
 DOCS := $(VENV)/.docs
 STEPS ?= 100000
@@ -35,7 +36,7 @@ PYTEST = $(BIN)/pytest -n auto --maxprocesses 8 --durations=10 --durations-min=1
 test: $(READY) browser
 	$(PYTEST) $(ARGS)
 
-test-all: $(READY) $(OLD_NUMPY) $(CLUSTERS) $(DOCS) browser
+test-all: $(READY) $(OLD_NUMPY) $(OLD_GYMNASIUM) $(CLUSTERS) $(DOCS) browser
 	$(PYTEST) --long $(ARGS)
 
 test-gpu: $(READY)
@@ -45,6 +46,10 @@ test-gpu: $(READY)
 $(OLD_NUMPY): | $(READY)
 	$(BIN)/python -c "import sys; sys.exit(sys.version_info >= (3, 13))" || exit 0; \
 	    $(BIN)/python -m pip install --quiet --no-deps --target $(OLD_NUMPY) numpy==1.26.4
+
+# And the lowest Gymnasium that the kit works with, for which Ray's RLlib asks.
+$(OLD_GYMNASIUM): | $(READY)
+	$(BIN)/python -m pip install --quiet --no-deps --target $(OLD_GYMNASIUM) gymnasium==1.2.0
 
 # Ray and Slurm's submitit: extras that only some users want, and whose tests are long ones.
 $(CLUSTERS): requirements-clusters.lock | $(READY)
