@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import annotated_types
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
@@ -477,6 +477,7 @@ class Simulator(ABC):
     keys: ClassVar[Mapping[str, str]]                  # action → key with which a person plays it: "ArrowUp", " ", "t"
     vocabularies: ClassVar[Mapping[str, type[World]]]  # name → class of worlds; the first is the default
     observations: ClassVar[tuple[str, ...]]            # kinds of observation: "pixels", "symbols"
+    autoreset_modes: ClassVar[tuple[AutoresetMode, ...]] = (AutoresetMode.SAME_STEP,)   # what `make_vec` can be given
     defaults: ClassVar[Mapping[str, Any]] = types.MappingProxyType({})   # settings of a run that suit this game
     deaths: ClassVar[tuple[str, ...]] = ()             # what may end an episode before its time: 1 is the first of them
     conditions: ClassVar[tuple[str, ...]] = ()         # what may hold at a moment of play, see `needs`

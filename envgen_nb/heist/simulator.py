@@ -19,6 +19,7 @@ from .levels import Level, solve
 from .state import read_state
 from .vector import CONDITIONS, NEEDS, HeistVectorEnv, draw_state, read_level
 from .world import OBJECTIVES, HardHeistWorld, HeistWorld, void_settings
+from ..vector import AUTORESET_MODES
 from ..world import Complaint, Simulator, World, check_world
 
 # %% ../../nbs/heist/35_heist.simulator.ipynb #4cbebfc0
@@ -94,6 +95,7 @@ class Heist(Simulator):
     keys = MappingProxyType({name: f"Arrow{name.capitalize()}" for name in ("left", "right", "up", "down")})
     vocabularies = MappingProxyType({"default": HeistWorld, "hard": HardHeistWorld})
     observations = ("pixels",)
+    autoreset_modes = AUTORESET_MODES
     defaults = MappingProxyType({"agent": "laptop", "world_length": 500})    # the game's own episodes: 1,000 steps
     conditions = CONDITIONS
     needs = MappingProxyType(NEEDS)
@@ -102,11 +104,11 @@ class Heist(Simulator):
     def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,
                  obs: str = "pixels", length: int | None | Sequence[int | None] = None, episodes: int | None = None,
                  num_threads: int | None = None, copy: bool = True, **options: Any) -> VectorEnv:
-        "Many games stepped together. An option of its own: mode (that of the worlds)."
-        unknown = sorted(set(options) - {"mode"})
+        "Many games stepped together. Options of its own: autoreset_mode, mode (that of the worlds)."
+        unknown = sorted(set(options) - {"autoreset_mode", "mode"})
         if unknown:
             raise TypeError(f"heist has no option {', '.join(unknown)}; it has: length, episodes, num_threads, copy, "
-                            "mode")
+                            "autoreset_mode, mode")
         return HeistVectorEnv(worlds, num_envs, seed, obs, length, episodes, num_threads, copy, **options)
 
     def preview(self, world: World | None = None, seed: int = 0, path: bool = False) -> np.ndarray:
