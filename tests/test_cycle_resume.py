@@ -13,7 +13,7 @@ import torch
 from device import DEVICE
 from states import same
 
-from envgen_nb.agent import fast
+from envgen_nb.agent import on_policy
 from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.agent.guards import NotFiniteError
 from envgen_nb.agent.presets import get_preset
@@ -294,7 +294,7 @@ def test_threads_are_counted_once_and_written_down(tmp_path, monkeypatch):
     events.close()
     counted = json.loads((folder / "run.json").read_text())["threads"]
     assert 1 <= counted <= get_preset("symbols").algorithm.microbatches
-    monkeypatch.setattr(fast, "fastest_threads", lambda learner: 1 / 0)
+    monkeypatch.setattr(on_policy, "fastest_threads", lambda learner: 1 / 0)
     next(events := run_cycles(folder))
     events.close()
     assert json.loads((folder / "run.json").read_text())["threads"] == counted
