@@ -1,5 +1,6 @@
 """One number for one thing, however it is shown: rates, changes, durations, figures, the summary beside a run."""
 import re
+import shutil
 import xml.etree.ElementTree as ElementTree
 
 import nbformat
@@ -11,9 +12,11 @@ from envgen_nb.agent.evaluate import Evaluation
 from envgen_nb.cycle.folder import create_run
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.files import append_jsonl, write_json
-from envgen_nb.results import measured_rates, scores, summary
+from envgen_nb.results import kept_summary, measured_rates, scores, summary
+from envgen_nb.studio.compare import compare_view
 from envgen_nb.studio.figures import changes, success_html, table_text
 from envgen_nb.studio.report import moved_html, rates_html, run_figures, spent
+from envgen_nb.studio.run import Session
 from envgen_nb.studio.step import objectives_html
 
 
@@ -101,3 +104,48 @@ def test_figures_are_seen_where_no_script_runs(run):
 
 def test_figures_of_a_run_that_has_not_begun_say_so(run):
     assert all("yet" in figure.drawing for figure in run_figures(run))
+
+
+def copied(run, name, change=None):
+    """A copy of a run with something changed in one of its files: file, old text, new text."""
+    path = shutil.copytree(run.path, run.path.parent / "room" / name)
+    if change:
+        file, old, new = change
+        text = (path / file).read_text()
+        assert old in text
+        (path / file).write_text(text.replace(old, new))
+    return path.resolve()
+
+
+def test_a_summary_in_a_folder_is_not_believed(run):
+    """Whoever made the folder may have written it; times and sizes fit."""
+    measured(run, "cycle-0", [0, 0, 0])
+    true = kept_summary(run.path)
+    for forged in (true | {"scores": [64.2]}, {"stamp": true["stamp"]}):
+        write_json(run.path / "summary.json", forged)
+        assert kept_summary(run.path) == true == kept_summary(run.path, make=False)
+    assert [path.name for path in run.path.iterdir() if path.name.startswith("summary")] == ["summary.json"]
+    measured(run, "cycle-1", [9, 3, 6])
+    append_jsonl(run.file(run.EVENTS), {"time": 0.0, "worked": 1, "event": "Evaluated", "seconds": 1})
+    assert kept_summary(run.path, make=False) is None and kept_summary(run.path)["scores"][1] > 0
+
+
+def test_a_bad_folder_is_one_bad_row(run):
+    """A number that is too large, a lacking key, a file that is cut: the page names the run and shows the others."""
+    measured(run, "cycle-0", [0, 0, 0])
+    append_jsonl(run.file(run.EVENTS), {"time": 0.0, "worked": 1, "event": "Evaluated", "seconds": 1})
+    good = copied(run, "good")
+    huge, returns = "1" + "0" * 400, '"returns": [\n    '
+    bad = {copied(run, "huge-return", ("cycle-0/evaluation.json", f"{returns}0.0", f"{returns}{huge}")),
+           copied(run, "huge-time", (run.EVENTS, '"seconds": 1', f'"seconds": {huge}')),
+           copied(run, "no-seconds", (run.EVENTS, '"seconds": 1', '"second": 1')),
+           copied(run, "cut", ("cycle-0/evaluation.json", '"returns"', '"return')),
+           copied(run, "no-machine", ("run.json", '"machine"', '"machines"'))}
+    view = compare_view(Session())
+    view.state.folder = str(run.path.parent / "room")
+    view.state.read()
+    assert set(view.state.found) == {good} and set(view.state.damaged) == bad and view.state.error == ""
+    view.state.table.chosen = [str(path) for path in (good, *bad)]
+    shown = view.children[-2].value
+    assert all(f"{path.name} is left out" in shown for path in bad) and "<svg" in shown
+    assert [row["name"] for row in view.state.table.rows] == ["good"]

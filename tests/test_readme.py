@@ -323,7 +323,7 @@ def test_the_run_folder_is_as_its_guide_says(run):
     # bottleneck is, weights of worlds, random ones; and what the studio adds when it lists runs, or a person names one.
     names = set(re.findall(r"[├└]── ([\w.-]+)", listed)) - {
         "rejected-1.md", "complaints-1.md", "usage.jsonl", "final", "feedback.json", "selection.json",
-        "roles.json", "thoughts-1.md", "trial", "bottleneck.md", "drawn.json", "summary.json", "labels.json"}
+        "roles.json", "thoughts-1.md", "trial", "bottleneck.md", "drawn.json", "labels.json"}
     there = {p.name for p in run.rglob("*")}
     assert names <= there, names - there
 

@@ -125,7 +125,7 @@ def _check(right: Any, what: str) -> None:
 class RunFolder:
     "The files of one run, read by name; reading changes nothing. What the run has not come to is None or empty."
     INFO, EVENTS, USAGE, CHECKPOINT = "run.json", "events.jsonl", "usage.jsonl", "checkpoint.pt"
-    LABELS, SUMMARY = "labels.json", "summary.json"        # what a person calls it; what `results` keeps of it
+    LABELS = "labels.json"                                 # what a person calls it
     TOLD, RATES = "feedback.json", "rates.json"            # of another run: as kept here, and as a folder gives them
     TEMPLATES, TENSORBOARD, MANUAL = "templates", "tensorboard", "manual"                          # folders
     PROMPT, REPLY, EDITED, REJECTED, COMPLAINTS = ("prompt.md", "reply.md", "edited.md", "rejected-{}.md",

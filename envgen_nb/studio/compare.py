@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Summary', 'COLUMNS', 'experiment_runs', 'full_name', 'groups', 'comparison_curves', 'strip_html', 'run_table',
-           'RunTable', 'difference_html', 'shared_runs', 'Comparison', 'compare_view']
+           'RunTable', 'difference_html', 'shared_runs', 'problem', 'Comparison', 'compare_view']
 
 # %% ../../nbs/studio/84_studio.compare.ipynb #2672f05d
 import base64
@@ -259,6 +259,23 @@ def shared_runs(folder: str | Path) -> list[Path]:
     return [path.parent for path in sorted(found, key=lambda path: -path.stat().st_mtime)]
 
 
+def problem(path: Path, one: Summary) -> str:
+    "Why a run cannot be shown beside others; \"\": it can."
+    try:
+        json.dumps(run_table({path: one}), allow_nan=False)
+        difference_html({path: one}, path)
+        comparison_curves({path: one})
+    except Exception as error:                   # a folder can hold anything
+        return _why(error)
+    return ""
+
+
+def _why(error: Exception) -> str:
+    "Why a run cannot be read."
+    known = isinstance(error, RunFolderError | OSError)
+    return str(error) if known else f"it holds what no run writes ({type(error).__name__}: {error})"
+
+
 class Comparison(HasTraits):
     "The runs that there are, those that are chosen, and what comes of them."
     error = Unicode("", help="what went wrong, and what to do")
@@ -282,8 +299,8 @@ class Comparison(HasTraits):
         found, left, self.damaged = {}, [], {}
         for path in dict.fromkeys(paths):
             kept = kept_summary(path, make=False)
-            found |= {path: kept} if kept else {}
-            left += [] if kept else [path]
+            found |= {path: kept} if kept and not problem(path, kept) else {}
+            left += [] if path in found else [path]
         self.found = found
         if not self.table.chosen and self.session.run is not None:
             self.table.chosen = [str(self.session.run.path.resolve())]
@@ -296,9 +313,10 @@ class Comparison(HasTraits):
         "On a thread: read the runs of which nothing is kept."
         for path in paths:
             try:
-                self.relay.put((path, kept_summary(path)), within=0.5)
-            except (RunFolderError, ValueError, OSError) as error:
-                self.relay.put((path, str(error)), within=0.5)
+                one = kept_summary(path)
+                self.relay.put((path, problem(path, one) or one), within=0.5)
+            except Exception as error:           # whatever is wrong with one run, the others are shown
+                self.relay.put((path, _why(error)), within=0.5)
         self.relay.put((None, None))
 
     def _take(self, bundle: list[tuple[Path | None, Any]]) -> None:
