@@ -108,7 +108,7 @@ def test_the_executed_notebook(run):
     given = [c for c in notebook.cells if "injected-parameters" in c.metadata.get("tags", [])]
     assert len(given) == 1 and "num_cycles = 2" in given[0].source
     kinds = {kind for cell in notebook.cells for output in cell.get("outputs", []) for kind in output.get("data", {})}
-    assert {"application/vnd.plotly.v1+json", "image/svg+xml", "text/html"} <= kinds
+    assert "application/vnd.plotly.v1+json" in kinds and "text/html" in kinds
     assert not [o for c in notebook.cells for o in c.get("outputs", []) if o.output_type == "error"]
     panels = [o.data["text/html"] for c in notebook.cells for o in c.get("outputs", [])
               if "<progress" in str(o.get("data", {}).get("text/html"))]
