@@ -486,6 +486,16 @@ def test_a_busy_server_is_asked_for_minutes(code, waits):
     assert f"(HTTP {code}). It said: Loading model" in found and "raise max_wait (0.5 s)" in found
 
 
+def test_how_long_to_wait_is_a_setting(tmp_path, waits):
+    with ChatServer(status(429, headers={"Retry-After": "30"})) as server:
+        write_text(tmp_path / "settings.ini",
+                   f"[designer]\nname = openai\nmodel = m\nbase_url = {server.url}\nmax_wait = 70\n")
+        settings = load_settings(tmp_path / "settings.ini")
+        with pytest.raises(DesignerError, match="it asks for a pause of 30 s, longer than max_wait leaves"):
+            make_designer("openai", **settings.designer_options).reply(REQUEST)
+    assert waits == [30.0, 30.0]
+
+
 def test_busy_in_the_middle_of_a_stream(waits):
     event = 'data: {"error": {"message": "Overloaded", "type": "overloaded_error"}}\n\n'
     with ChatServer(*[raw(200, event, "text/event-stream")] * 3, answer(GOOD)) as server:

@@ -276,6 +276,7 @@ _INI: dict[tuple[str, str], tuple[str, Callable[[str], Any]]] = {
     ("designer", "temperature"): (".temperature", float),
     ("designer", "max_tokens"): (".max_tokens", int),
     ("designer", "timeout"): (".timeout", float),
+    ("designer", "max_wait"): (".max_wait", float),
     ("designer", "price_in"): (".price_in", float),
     ("designer", "price_out"): (".price_out", float),
     ("designer", "currency"): (".currency", str),
