@@ -17,7 +17,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OLD_NUMPY := $(VENV)/numpy-1.26
-OLD_GYMNASIUM := $(VENV)/gymnasium-1.2
+OLD_GYMNASIUM := $(VENV)/gymnasium-1.2.2
 CLUSTERS := $(VENV)/.clusters
 DOCS := $(VENV)/.docs
 STEPS ?= 100000
@@ -47,9 +47,9 @@ $(OLD_NUMPY): | $(READY)
 	$(BIN)/python -c "import sys; sys.exit(sys.version_info >= (3, 13))" || exit 0; \
 	    $(BIN)/python -m pip install --quiet --no-deps --target $(OLD_NUMPY) numpy==1.26.4
 
-# And the lowest Gymnasium that the kit works with, for which Ray's RLlib asks.
+# And the lowest Gymnasium that the kit works with, which is the one that Ray's RLlib asks for.
 $(OLD_GYMNASIUM): | $(READY)
-	$(BIN)/python -m pip install --quiet --no-deps --target $(OLD_GYMNASIUM) gymnasium==1.2.0
+	$(BIN)/python -m pip install --quiet --no-deps --target $(OLD_GYMNASIUM) gymnasium==1.2.2
 
 # Ray and Slurm's submitit: extras that only some users want, and whose tests are long ones.
 $(CLUSTERS): requirements-clusters.lock | $(READY)

@@ -22,7 +22,7 @@ from envgen_nb.crafter.vector import CrafterVectorEnv
 from envgen_nb.crafter.world import CrafterWorld, EnvironmentSettings, InventorySettings
 
 NAME = "envgen_nb/Crafter-v0"
-OLD = Path(sys.prefix) / "gymnasium-1.2"        # made by `make test-all`
+OLD = Path(sys.prefix) / "gymnasium-1.2.2"        # made by `make test-all`
 MOUNTAIN = CrafterWorld(environment_settings=EnvironmentSettings(target_biome="mountain"),
                         inventory_settings=InventorySettings(wood_pickaxe=1, sapling=2))
 
@@ -87,7 +87,7 @@ def test_the_ways_to_make_many():
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
 def test_gymnasium_records_statistics_of_episodes(mode):
     if mode == AutoresetMode.SAME_STEP and Version(gymnasium.__version__) < Version("1.4"):
-        pytest.skip("before 1.4 this wrapper counts a step too few with SAME_STEP")
+        pytest.skip("before 1.4 this wrapper leaves out steps with SAME_STEP")
     venv = RecordEpisodeStatistics(gymnasium.make_vec(NAME, num_envs=8, obs="symbols", seed=1, length=25,
                                                       autoreset_mode=mode))
     venv.reset()
@@ -172,7 +172,7 @@ def test_the_lowest_gymnasium_will_do():
     assert OLD.exists(), f"{OLD} is missing: `make test-all` installs it"
     environment = os.environ | {"PYTHONPATH": f"{OLD}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     tests = [__file__, *(str(Path(__file__).with_name(f"test_{name}.py")) for name in ("copies", "simple", "minigrid"))]
-    code = ("import gymnasium, pytest, sys; assert gymnasium.__version__.startswith('1.2.'); "
+    code = ("import gymnasium, pytest, sys; assert gymnasium.__version__.startswith('1.2.2'); "
             "sys.exit(pytest.main(sys.argv[1:]))")
     done = subprocess.run([sys.executable, "-c", code, *tests, "-q", "-p", "no:cacheprovider"], env=environment,
                           capture_output=True, text=True)
