@@ -94,7 +94,8 @@ def test_a_read_only_working_directory(run, tmp_path):
 
 def test_what_the_terminal_shows(run):
     told = (run.path.parent / "stderr").read_text()
-    for text in ("Starting tiny", "cycle 1, designed worlds", "cycle 2, original game", "steps/s", "Finished in"):
+    for text in ("Starting tiny", "cycle 1: ", "%, designed worlds · ", "%, original game · ", "steps/s",
+                 "Finished in"):
         assert text in told, text
     assert "WARNING" not in told and "Traceback" not in told
     table = (run.path.parent / "stdout").read_text()
