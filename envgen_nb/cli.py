@@ -45,11 +45,12 @@ def _open(args: argparse.Namespace) -> Any:
 def _resume(args: argparse.Namespace) -> int:
     "Go on with a run that was stopped or killed."
     from envgen_nb.cycle.edit import change_settings
+    from envgen_nb.cycle.folder import designer_of
     from envgen_nb.cycle.settings import NAMING, check_designer
     limits = {name: getattr(args, name) for name in ("max_reasks", "max_calls", "max_tokens")}
     run = change_settings(_open(args), **{name: limit for name, limit in limits.items() if limit is not None})
     if not run.designed():
-        check_designer(run.settings)
+        check_designer(run.settings, designer_of(run))
     names = {name: getattr(run.settings, name) for name in NAMING} if args.trust else {}
     return _headless(names, run.path, new=False)
 

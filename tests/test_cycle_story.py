@@ -1,7 +1,9 @@
 """What a run says of itself: who designed which cycle, what a person edited, on which machines it ran."""
+import json
 import shutil
 
 import pytest
+from forms import first
 
 from envgen_nb.cycle import edit
 from envgen_nb.cycle import run as run_module
@@ -12,15 +14,16 @@ from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.base import Reply, Usage, designers
 from envgen_nb.designer.design import BudgetError
 from envgen_nb.designer.offline import Offline
-from envgen_nb.designer.prompt import Original
-from envgen_nb.designer.reply import Design
-from envgen_nb.files import read_jsonl
+from envgen_nb.designer.prompt import Original, load_templates, save_templates
+from envgen_nb.designer.reply import Design, format_reply
+from envgen_nb.files import read_jsonl, write_json, write_text
 from envgen_nb.results import kept_summary
 from envgen_nb.studio import report
 from envgen_nb.studio.compare import groups, run_table
 from envgen_nb.studio.progress import say
 from envgen_nb.studio.reply import conversation_html
 from envgen_nb.studio.report import by_hand, write_report
+from envgen_nb.world import get_simulator, save_worlds
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=1_024, final_steps=0, evaluation_runs=1, evaluation_episodes=2,
              threads=1, agent_options={"num_envs": 8, "rollout_steps": 64})
@@ -158,3 +161,34 @@ def test_what_was_missing_lists_nothing_that_was_there(run, monkeypatch):
     assert "Nothing was missing for collect wood" in shown and "eat cow" not in shown and "tree" not in shown
     found.held.pop("place_table"), found.held.pop("make_wood_pickaxe")
     assert "<li>" not in report.gaps_html(run, "cycle-0") and "Nothing was" in report.gaps_html(run, "cycle-0")
+
+
+GIVEN = {"templates": {"templates": "{}"},
+         "fixed": {"designer": "fixed", "designer_options": {"worlds": "{}/one.json"}},
+         "replay": {"designer": "replay", "designer_options": {"files": "{}"}},
+         "backward": {"designer": "backward", "designer_options": {"steps": "{}/steps.json", "begin": 0.0}},
+         "fixed over replay": {"designer": "fixed", "designer_options": {"base": "replay", "options": {"files": "{}"}}}}
+
+
+@pytest.mark.parametrize("what", first(3, list(GIVEN)))
+def test_a_run_goes_on_where_what_it_was_given_is_not(tmp_path, what):
+    """Templates, worlds, replies and steps are in its folder, which may be elsewhere, too."""
+    given = tmp_path / "given"
+    save_templates(load_templates(), given)
+    worlds = get_simulator("crafter").practice("collect_wood", "paper")[:2]
+    save_worlds(worlds, given / "one.json")
+    write_json(given / "steps.json", {"collect_wood": [world.settings() for world in worlds]})
+    for number in (1, 2):
+        write_text(given / f"cycle-{number}.md", format_reply([Design(world) for world in worlds]))
+    settings = json.loads(json.dumps(GIVEN[what]).replace("{}", str(given)))
+    create_run(make_settings(**SMALL, **settings), tmp_path / "run").path.rename(tmp_path / "moved")
+    shutil.rmtree(given)
+    run = change_settings(RunFolder(tmp_path / "moved"), max_calls=9)
+    list(run_cycles(run.path))
+    assert run.finished()
+    if what not in ("templates", "backward"):
+        assert run.worlds("cycle-1") == run.worlds("cycle-2") == worlds
+    (run.path / "cycle-1" / "evaluation.json").unlink()                  # all is designed: no designer is needed
+    shutil.rmtree(run.path / "designer", ignore_errors=True)
+    list(run_cycles(run.path))
+    assert run.finished() and run.evaluation("cycle-1") is not None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envgen_nb.cycle.folder import (
-    RunFolder, as_designed, as_taken, keep_by_hand, put_aside, put_in_place, rollouts, write_worlds,
+    RunFolder, as_designed, as_taken, keep_by_hand, keep_given, put_aside, put_in_place, rollouts, write_worlds,
 )
 from .settings import FEEDBACK, SettingsError, changed_settings
 from ..designer.prompt import Templates, save_templates
@@ -154,6 +154,8 @@ def change_settings(
     with hold_folder(run.path):
         if settings.vocabulary != run.settings.vocabulary and any(run.worlds(cycle) for cycle in run.cycles):
             raise EditError("the vocabulary cannot change any more: there are worlds already. Start a new run")
+        if (settings.designer, settings.designer_options) != (run.settings.designer, run.settings.designer_options):
+            keep_given(run.path, settings)
         was = {name: getattr(run.settings, name) for name in changed}
         write_json(run.file(RunFolder.INFO), run.info | {
             "threads": settings.threads if untouched(run) else run.info["threads"],

@@ -6,9 +6,9 @@
 __all__ = ['PHASES', 'PLAYERS', 'PLACES', 'FORMAT', 'Rates', 'counted_in', 'in_phase', 'RunFolderError', 'read_file',
            'parse_text', 'parse_lines', 'RunFolder', 'keep_by_hand', 'put_aside', 'put_in_place', 'designed_by',
            'keep_designer', 'designer_names', 'machines', 'machine_changes', 'selected', 'spent_rollouts', 'rollouts',
-           'placebo', 'resume_command', 'check_free', 'create_run', 'trust', 'cut_metrics', 'Recent', 'write_sheet',
-           'as_designed', 'origins', 'as_taken', 'is_edited', 'write_worlds', 'rates_there', 'tried_out',
-           'world_records', 'in_the_original', 'archived', 'told']
+           'placebo', 'resume_command', 'check_free', 'create_run', 'keep_given', 'designer_of', 'trust', 'cut_metrics',
+           'Recent', 'write_sheet', 'as_designed', 'origins', 'as_taken', 'is_edited', 'write_worlds', 'rates_there',
+           'tried_out', 'world_records', 'in_the_original', 'archived', 'told']
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #615a48db
 import contextlib
@@ -37,7 +37,7 @@ from envgen_nb.cycle.settings import (
     FEEDBACK, OWN, RunSettings, SettingsError, check_designer, checked_settings, take_names, training_plan,
 )
 from ..designer.prompt import Archived, Original, Told, WorldRecord, load_templates, save_templates
-from ..designer.base import Usage, designs_worlds
+from ..designer.base import Designer, Usage, designs_worlds, make_designer
 from ..designer.design import best, chosen
 from ..designer.reply import MAX_WEIGHT, Design, origin, parse_reply, unmarked
 from envgen_nb.files import (
@@ -128,6 +128,7 @@ class RunFolder:
     LABELS = "labels.json"                                 # what a person calls it
     TOLD, RATES = "feedback.json", "rates.json"            # of another run: as kept here, and as a folder gives them
     TEMPLATES, TENSORBOARD, MANUAL = "templates", "tensorboard", "manual"                          # folders
+    GIVEN, OPTIONS = "designer", "options.json"            # copies of the files that a designer reads, and their names
     PROMPT, REPLY, EDITED, REJECTED, COMPLAINTS = ("prompt.md", "reply.md", "edited.md", "rejected-{}.md",
                                                    "complaints-{}.md")                             # of a cycle
     ROLES = "roles.json"                                   # weights, and which worlds were kept; none: all weigh 1
@@ -758,12 +759,36 @@ def create_run(
     device = get_device(settings.device)
     get_simulator(settings.simulator).check_installed()
     save_templates(load_templates(settings.templates), path / RunFolder.TEMPLATES)
+    keep_given(path, settings)
     if told is not None:
         write_json(path / RunFolder.TOLD, told)
     write_json(path / RunFolder.INFO, {
         "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine() | gpu_facts(device),
         "threads": settings.threads, "settings": settings.model_dump()})
     return RunFolder(path)
+
+# %% ../../nbs/cycle/66_cycle.folder.ipynb #ababaf59
+def keep_given(path: Path, settings: RunSettings) -> None:
+    "Copy the files that the designer of a run reads into the run's folder."
+    folder = path / RunFolder.GIVEN
+    shutil.rmtree(folder, ignore_errors=True)                # those of a designer before
+    if kept := make_designer(settings.designer, **settings.designer_options).keep(folder):
+        write_json(folder / RunFolder.OPTIONS, kept)
+
+
+def designer_of(run: RunFolder) -> Designer:
+    "The designer of a run; it reads the copies in the run's folder."
+    options, folder = dict(run.settings.designer_options), run.file(RunFolder.GIVEN)
+    if run.settings.designer == "manual":
+        options.setdefault("folder", str(run.file(RunFolder.MANUAL)))
+    kept = read_file(folder / RunFolder.OPTIONS, parse_json, "Delete it: the files are then read where the settings "
+                     "say.") or {}
+    return make_designer(run.settings.designer, **_with_copies(options, kept, folder))
+
+
+def _with_copies(options: dict[str, Any], kept: dict[str, Any], folder: Path) -> dict[str, Any]:
+    return options | {name: _with_copies(options.get(name) or {}, copy, folder) if isinstance(copy, dict)
+                      else str(folder / Path(copy).name) for name, copy in kept.items()}
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #c2f4007c
 def trust(path: str | Path) -> None:

@@ -35,14 +35,14 @@ from ..agent.threads import keep_memory
 from ..agent.train import Report, Trainer
 from ..curriculum import Curriculum, Episodes, curricula
 from envgen_nb.cycle.folder import (
-    PHASES, PLAYERS, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, in_phase, keep_by_hand,
+    PHASES, PLAYERS, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, designer_of, in_phase, keep_by_hand,
     keep_designer, machine_changes, machines, origins, put_in_place, rates_there, rollouts, selected, spent_rollouts,
     told, world_records, write_worlds,
 )
 from .settings import OWN, RunSettings
 from ..designer.design import Attempt, Budget, best, chosen, conversation, design
 from ..designer.prompt import WorldRecord, choice_prompt, first_prompt, load_templates, update_prompt
-from ..designer.base import Designer, DesignerError, Request, Usage, make_designer
+from ..designer.base import Designer, DesignerError, Request, Usage
 from ..designer.reply import Design, bottleneck_in
 from envgen_nb.files import (
     FolderGone, append_jsonl, hold_folder, machine, printable, read_jsonl, watch_place, write_json, write_text,
@@ -165,7 +165,7 @@ CHECKPOINT_SECONDS = 5.0    # a run that is killed, or stopped at once, repeats 
 class _Walk:
     "A run in progress."
     run: RunFolder
-    designer: Designer
+    designer: Designer | None                     # None: none is needed yet
     preset: Preset
     learner: Learner
     writer: SummaryWriter
@@ -258,11 +258,8 @@ def load_state(run: RunFolder, cycle: str, learner: Learner, state: dict[str, An
 def _open(run: RunFolder, *listeners: Callable[..., Any] | None) -> _Walk:
     "Everything that a run needs, as it was at its last checkpoint or at the very start."
     settings, preset = run.settings, run.settings.preset
-    options = dict(settings.designer_options)
-    if settings.designer == "manual":
-        options.setdefault("folder", str(run.file(RunFolder.MANUAL)))
-    designer = make_designer(settings.designer, **options)
-    if not run.designed():
+    designer = None if run.designed() else designer_of(run)
+    if designer:
         designer.check()
     learner, rounds = new_learner(run, settings.device), rollouts(run)
     state = run.checkpoint() or _earlier(run, rounds) or {}
@@ -457,6 +454,7 @@ def _ask(
     yield Prompted(cycle, request.prompt)
     recorded = run.rejected(place) + [text for text in [run.text(place, RunFolder.REPLY)] if text is not None]
     walk.attempt = 1
+    walk.designer = walk.designer or designer_of(run)
     attempts = design(walk.designer, request, max_reasks=settings.max_reasks,
                       budget=Budget(settings.max_calls, settings.max_tokens), spent=run.usage(),
                       recorded=tuple(recorded), on_text=walk.hear if walk.on_text else None,

@@ -23,7 +23,7 @@ from ..agent.networks import get_device
 from ..agent.presets import Preset, encoders, get_preset
 from ..curriculum import curricula
 from ..designer.prompt import load_templates
-from ..designer.base import DesignerError, designers, make_designer, options_of
+from ..designer.base import Designer, DesignerError, designers, make_designer, options_of
 from ..files import local_path
 from ..registry import is_target
 from ..world import counted, games, get_simulator, vocabularies
@@ -187,7 +187,7 @@ def changed_settings(settings: RunSettings, **changed: Any) -> RunSettings:
         written["agent_options"] = {name: value for name, value in options.items()
                                     if value != settings.agent_options.get(name)}
     take_names(written)
-    return usable_settings(settings.model_dump() | changed)
+    return usable_settings(settings.model_dump() | changed, before=settings)
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #75d83b32
 def _check_room(settings: RunSettings) -> None:
@@ -215,18 +215,24 @@ def _check_learner(settings: RunSettings) -> None:
         raise ValueError(f"learner: {error}") from None
 
 
-def usable_settings(given: dict[str, Any]) -> RunSettings:
+def usable_settings(
+    given: dict[str, Any],
+    before: RunSettings | None = None,   # those of a run that is there: it keeps what these name
+) -> RunSettings:
     "Settings from data whose designer, learner, curriculum and templates are there."
     settings = checked_settings(given)
     if settings.vocabulary == "default":                            # a run says which it was
         first = next(iter(get_simulator(settings.simulator).vocabularies))
         settings = settings.model_copy(update={"vocabulary": first})
+    new = {name for name, value in settings if before is None or value != getattr(before, name)}
     try:
-        designer = make_designer(settings.designer, **settings.designer_options)
-        if settings.chooser == "designer" and not designer.chooses:
+        if new & {"designer", "designer_options"}:
+            make_designer(settings.designer, **settings.designer_options)
+        if settings.chooser == "designer" and not designers.find(settings.designer).chooses:
             raise ValueError(f"chooser: the designer {settings.designer!r} does not read what is asked, so it cannot "
                              "choose; let the rule choose")
-        load_templates(settings.templates)
+        if "templates" in new:
+            load_templates(settings.templates)
         _check_learner(settings)
         _check_room(settings)
     except ValueError as error:
@@ -234,10 +240,13 @@ def usable_settings(given: dict[str, Any]) -> RunSettings:
     return settings
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #fb7131b0
-def check_designer(settings: RunSettings) -> None:
+def check_designer(
+    settings: RunSettings,
+    designer: Designer | None = None,    # of a run that is there; None: a new one
+) -> None:
     "`SettingsError` if the designer cannot be asked: its key is missing, say. A run that is only read needs none."
     try:
-        make_designer(settings.designer, **settings.designer_options).check()
+        (designer or make_designer(settings.designer, **settings.designer_options)).check()
     except DesignerError as error:
         raise SettingsError(f"designer: {error}") from None
 

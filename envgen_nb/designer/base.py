@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -131,6 +132,13 @@ class Designer(ABC):
 
     def check(self) -> None:  # noqa: B027 (most designers need nothing)
         "`DesignerError` if it cannot be asked: its key is missing, say. Called before a run begins or goes on."
+
+    def keep(
+        self,
+        folder: Path,        # of a new run
+    ) -> dict[str, Any]:     # its options that name a file or a folder → the name of the copy
+        "Copy the files that it reads into a folder, so that the run goes on without them."
+        return {}
 
     @abstractmethod
     def reply(

@@ -16,7 +16,7 @@ from typing import Any
 
 from .base import Designer, DesignerError, Reply, Request, make_designer
 from .reply import Design, format_reply
-from ..files import parse_json
+from ..files import parse_json, write_bytes
 from ..world import Simulator, World, counted, load_worlds, random_world
 
 # %% ../../nbs/designer/47_designer.baselines.ipynb #85693913
@@ -71,6 +71,13 @@ class FixedWorlds(Designer):
     def check(self) -> None:
         if self.worlds is None:
             self.base.check()
+
+    def keep(self, folder: Path) -> dict[str, Any]:
+        if self.worlds is None:
+            kept = self.base.keep(folder)
+            return {"options": kept} if kept else {}
+        write_bytes(folder / "worlds.json", Path(self.worlds).read_bytes())
+        return {"worlds": "worlds.json"}
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
         if request.cycle > 1 and len(request.previous) == request.num_worlds:
@@ -273,6 +280,12 @@ class Backward(Frontier):
             raise ValueError(f"there is no file of steps {steps}")
         super().__init__(weak=weak, learned=learned)
         self.mastered, self.episodes, self.begin, self.steps = mastered, episodes, begin, steps
+
+    def keep(self, folder: Path) -> dict[str, Any]:
+        if self.steps is None:
+            return {}
+        write_bytes(folder / "steps.json", Path(self.steps).read_bytes())
+        return {"steps": "steps.json"}
 
     def row(self, request: Request, objective: str) -> list[World]:
         "The worlds for an objective, the nearest first; `DesignerError` if the file does not hold rows of worlds."

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from .base import Designer, DesignerError, Reply, Request
 from ..files import write_text
@@ -58,6 +59,11 @@ class Replay(Designer):
             self.texts = [path.read_text(encoding="utf-8") for path in self.paths]
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"a recorded reply cannot be read: {error}") from None
+
+    def keep(self, folder: Path) -> dict[str, Any]:
+        for number, (path, text) in enumerate(zip(self.paths, self.texts, strict=True), start=1):
+            write_text(folder / "replies" / f"{number}-{path.name}", text)
+        return {"files": "replies"}
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
         due = max(self._after(request), request.cycle + request.attempt - 2)
