@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from envgen_nb.designer.prompt import PLACEHOLDERS
+from envgen_nb.experiment.file import own_experiments, read_experiment
 from envgen_nb.experiment.folder import ExperimentFolder
 from envgen_nb.files import read_jsonl
 from envgen_nb.results import PERCENT, Estimate, limits_of, mean, paired
@@ -22,7 +23,7 @@ from envgen_nb.studio.figures import percents_moved
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")))
+PAGES = (ROOT / "README.md", BENCHMARKS / "experiments" / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")))
 ARMS = {      # what they are, in words
     "paper": {
         "plain": "none, PPO in the original game alone",
@@ -152,11 +153,19 @@ def _said(changes: dict) -> str:
     return ", ".join(f"{name} {value}" for name, value in changes.items()) or "as it is"
 
 
+DESIGNS = {      # what `ppo-rare` was made from, as it was recorded: learner and what differs from it
+    "agent_designs:Novelty": ("ppo-rare", "imitation_steps 0"),
+    "agent_designs:Imitation": ("ppo-rare", "novelty_coef 0"),
+    "agent_designs:Imitation4": ("ppo-rare", "novelty_coef 0, imitation_steps 4"),
+    "agent_designs:Both": ("ppo-rare", "as it is")}
+
+
 def tuning() -> str:
     "Every setting that was tried, without designed worlds: those of most steps first, then the best."
     found = defaultdict(list)
     for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
-        found[record.get("learner", "ppo"), record["preset"], record["steps"], _said(record["changes"])].append(record)
+        learner, changes = DESIGNS.get(name := record.get("learner", "ppo"), (name, _said(record["changes"])))
+        found[learner, record["preset"], record["steps"], changes].append(record)
     rows = []
     for (learner, preset, steps, changes), records in found.items():
         scores = [mean(record[which] for record in records) for which in ("score_training", "score_policy")]
@@ -334,6 +343,34 @@ def language_model() -> str:
     return table(["score of the policy after", "cycle 1", "2", "3", "4", "the end"], rows, "l")
 
 
+def experiments() -> str:
+    "The kit's own experiments: what they ask, of which arms, and which of their runs are recorded."
+    rows = []
+    for name in own_experiments():
+        one, folder = read_experiment(name), BENCHMARKS / "experiments" / name
+        done = len(list(folder.glob("*/seed-*.json")))
+        recorded = f"[{done}](../../benchmarks/experiments/{name}/report.html)" if done else "none"
+        rows.append([f"`{name}`", one.question, ", ".join(f"`{arm}`" for arm in one.arms),
+                     str(len(one.runs())), recorded])
+    return table(["experiment", "what it asks", "arms", "runs", "recorded"], rows, "lll")
+
+
+def records() -> str:
+    "The experiments that are recorded, and what their first measure shows beside the baseline."
+    rows = []
+    for path in sorted((BENCHMARKS / "experiments").glob("*/experiment.toml")):
+        folder = ExperimentFolder(path.parent)
+        one, measure = folder.experiment, folder.experiment.measures[0]
+        values = folder.measured(measure)
+        gains = {arm: paired(mine, values[one.baseline]) for arm, mine in values.items() if arm != one.baseline}
+        shown = [f"`{arm}` {gain:+.1f}" for arm, gain in gains.items()
+                 if gain.low is not None and not gain.low <= 0 <= gain.high]
+        done = sum(map(len, folder.summaries().values()))
+        rows.append([f"[`{one.name}`]({one.name}/report.html)", one.question, f"{done} of {len(one.runs())}",
+                     f"{measure}, more than `{one.baseline}`: {', '.join(shown) or 'no difference could be shown'}"])
+    return table(["experiment", "question", "runs", "what was shown"], rows, "llrl")
+
+
 def placeholders() -> str:
     "The placeholders of prompt templates, as the kit knows them."
     return table(["placeholder", "what is filled in"], [[f"`{{{{{name}}}}}`", text] for name, text in
@@ -346,7 +383,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
-          "heist": heist, "language model": language_model, "placeholders": placeholders}
+          "heist": heist, "language model": language_model, "placeholders": placeholders, "experiments": experiments,
+          "records": records}
 
 
 def _more(name: str, arm: str, base: str, measure: str = "score at the end") -> Estimate:
@@ -398,7 +436,7 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
 def quoted(page: Path, text: str) -> str:
     "A page with the numbers in its sentences made anew."
     for name, words, numbers in quotes():
-        if name in (page.name, page.stem):
+        if page == ROOT / name or page.parent.name == "guides" and page.stem == name:
             pattern = re.sub(r"\\{:.*?\\}", lambda _: r"[-+]?\d+\.\d( \[[^]]*\])?", re.escape(words))
             text, found = re.subn(pattern, words.format(*numbers), text)
             assert found == 1, f"{page.name}: {found} times {words!r}"

@@ -237,6 +237,29 @@ def test_the_page_comes_first():
         assert links((ROOT / name).read_text())[0].endswith("00_envgen.ipynb"), name
 
 
+def test_every_name_stands_where_it_is_set():
+    """In the comments of settings.ini and of the lab notebook's parameters, and in `envgen experiment --help`."""
+    ini = (ROOT / "settings.ini").read_text()
+    cells = json.loads((ROOT / "nbs" / "lab" / "envgen.ipynb").read_text())["cells"]
+    lab = next("".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", []))
+    for registry, texts in ((designers, (ini, lab)), (learners, (ini, lab)), (curricula, (lab,)), (games, (lab,))):
+        for name in own(registry):
+            assert all(re.search(rf"[ ,(]{name}[ ,(\n]", text) for text in texts), name
+    commands = next(action for action in build_parser()._actions if hasattr(action, "_choices_actions"))
+    said = commands.choices["experiment"].format_help().replace("\n", " ")
+    experiments = [path.stem for path in (ROOT / "nbs" / "lab" / "experiments").glob("*.toml")]
+    assert len(experiments) >= 10 and all(re.search(rf"[ ,]{name}\b", said) for name in experiments)
+
+
+def test_what_is_recorded_is_not_said_to_be_missing():
+    """Each recorded experiment is in the list of records; "not measured" names nothing of which there are records."""
+    records = [path.parent.name for path in (ROOT / "benchmarks" / "experiments").glob("*/experiment.toml")]
+    listed = (ROOT / "benchmarks" / "experiments" / "README.md").read_text()
+    assert records and all(f"[`{name}`]" in listed for name in records) and "not run" not in GUIDES["experiments"]
+    for text, words in ((README, "Not measured:"), (GUIDES["results"], "What was not measured")):
+        assert "GPU" not in text.partition(words)[2][:300], words          # benchmarks/gpu.jsonl has what was measured
+
+
 def test_the_readme_is_short():
     assert len(README.encode()) <= 7 * 1024
 
@@ -245,8 +268,10 @@ def test_tables_say_what_the_records_say():
     """To make them anew: python docs/tables.py"""
     spec = importlib.util.spec_from_file_location("tables", ROOT / "docs" / "tables.py")
     spec.loader.exec_module(tables := importlib.util.module_from_spec(spec))
-    used = re.findall(r"<!-- table: (.*?) -->", TEXT)
-    assert set(used) == set(tables.TABLES) and TEXT.count("<!-- end of table -->") == len(used)
+    text = "".join(page.read_text() for page in tables.PAGES)
+    used = re.findall(r"<!-- table: (.*?) -->", text)
+    assert set(used) == set(tables.TABLES) and text.count("<!-- end of table -->") == len(used)
+    assert "agent_designs" not in text                     # a program's name for what a reader knows as ppo-rare
     for path, text in tables.wanted().items():
         assert path.read_text() == text, path.name
 
