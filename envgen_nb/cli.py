@@ -219,11 +219,12 @@ def _follow(folder: Any, place: Any, runs: Sequence[tuple[str, int]], every: flo
 # %% ../nbs/commands/94_cli.ipynb #88298783
 def _add_experiment_command(commands: argparse._SubParsersAction) -> None:
     "The command that runs arms × seeds."
+    from envgen_nb.experiment.file import own_experiments
     from envgen_nb.experiment.places import places
     command = _command(commands, "experiment", _experiment, "run an experiment, arms × seeds, from its file; calling "
                        "it again resumes it, and never runs twice what is there")
     command.add_argument("file", type=_path, metavar="FILE", help="the experiment: a .toml file, or the name of one of "
-                         "the kit's own: paper, feedback, mixture, number, frequency, models")
+                         f"the kit's own: {', '.join(own_experiments())}")
     command.add_argument("--folder", type=_path, help="where it is kept (default: its name in the runs folder)")
     command.add_argument("--arms", nargs="+", metavar="ARM", help="only these (default: all)")
     command.add_argument("--seeds", nargs="+", type=int, metavar="SEED", help="only these (default: all)")
