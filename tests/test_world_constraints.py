@@ -94,5 +94,6 @@ def test_the_prompt_says_which_lists_take_a_thing_once(name, vocabulary):
 def test_what_a_language_model_asked_for_in_vain():
     "Five of six first replies had `near: ripe_plant` with `plant_grown`."
     prompt = first_prompt(load_templates(), get_simulator("crafter"), "extended")
-    assert "near has no ripe_plant" in next(line for line in prompt.splitlines() if line.startswith("- plant_grown puts"))
+    line, = (line for line in prompt.splitlines() if line.startswith("- plant_grown puts"))
+    assert "near has no ripe_plant" in line
     assert "plant_grown" not in first_prompt(load_templates(), get_simulator("crafter"), "paper")
