@@ -84,6 +84,17 @@ def whole(tmp_path_factory) -> Path:
     return folder
 
 
+def test_a_long_start_is_told_with_a_clock(tmp_path, monkeypatch):
+    """The first time on a machine the game is compiled before anything happens in the run."""
+    session, said = session_in(tmp_path / "run"), []
+    session.observe(lambda change: said.append(change.new), "said")
+    opened = run_module._open
+    monkeypatch.setattr(run_module, "_open", lambda *given: (time.sleep(2.2), opened(*given))[1])
+    session.generate()
+    done(session)
+    assert "compiled, which takes one to three minutes · for 1 s now" in said[0] and "2 worlds" in said[-1], said
+
+
 @pytest.mark.long
 def test_stepped_paused_and_stopped_ends_with_the_same_bits(tmp_path, whole, monkeypatch):
     monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)

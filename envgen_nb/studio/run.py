@@ -33,7 +33,7 @@ from ..designer.base import DesignerError, designs_worlds
 from ..designer.reply import Design
 from ..files import FolderInUse, write_text
 from ..results import Point, history
-from .progress import Wait, say
+from .progress import PREPARING, Wait, say
 from ..world import counted
 
 # %% ../../nbs/studio/79_studio.run.ipynb #75e1059c
@@ -258,6 +258,9 @@ class _Told(RunState):
 
     def _take(self, bundle: list[Any]) -> None:
         "On the interface's thread: what the working thread has put down."
+        if PREPARING in bundle:
+            self.said = self._wait.line() or self.said
+            bundle = [item for item in bundle if item is not PREPARING]
         with self.hold_trait_notifications():
             with guarding(self):
                 self._take_events([item for item in bundle if isinstance(item, Event)])
@@ -324,11 +327,13 @@ class _Walker(_Told):
 
     def _work(self, path: Path, ends: Callable[[Event], bool], again: bool) -> None:
         "On the thread: walk the run and tell."
-        failure = ""
+        failure, started = "", threading.Event()
+        threading.Thread(target=self._tell_time, args=(started,), daemon=True).start()
         try:
             with contextlib.closing(run_cycles(path, on_text=self._hear, check=self._look_up,
                                                on_wait=self._relay.put, again=again)) as events:
                 for event in events:
+                    started.set()
                     self._relay.put(event, within=self.EVERY if isinstance(event, Training) else 0)
                     self._going.wait()
                     if ends(event) or self._stop_at is not None:
@@ -338,7 +343,13 @@ class _Walker(_Told):
         except Exception as error:
             failure = explain(error)
         finally:
+            started.set()
             self._relay.put(("ended", failure))
+
+    def _tell_time(self, started: threading.Event) -> None:
+        "Once a second until the first event: how long the start has lasted."
+        while not started.wait(1.0):
+            self._relay.put(PREPARING)
 
     def _look_up(self) -> None:
         "At each step: wait while there is a pause, and stop when it is time."
@@ -424,6 +435,7 @@ class _Steps(Worker):
             self._stop_at = None
             with self.hold_trait_notifications():
                 self.busy, self.doing, self.text = True, action, ""
+                self._wait = Wait(PREPARING, time.monotonic())
                 self.paused = self.stopping = False
                 self.wanted = None
             self._thread = threading.Thread(target=self._work, args=(self.run.path, ACTIONS[action][1], again),
