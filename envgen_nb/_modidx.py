@@ -4214,6 +4214,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                               'envgen_nb/studio/run.py'),
                                       'envgen_nb.studio.run._Walker._look_up': ( 'studio/studio.run.html#_walker._look_up',
                                                                                  'envgen_nb/studio/run.py'),
+                                      'envgen_nb.studio.run._Walker._tell_time': ( 'studio/studio.run.html#_walker._tell_time',
+                                                                                   'envgen_nb/studio/run.py'),
                                       'envgen_nb.studio.run._Walker._work': ( 'studio/studio.run.html#_walker._work',
                                                                               'envgen_nb/studio/run.py'),
                                       'envgen_nb.studio.run.explain': ('studio/studio.run.html#explain', 'envgen_nb/studio/run.py'),
