@@ -233,7 +233,8 @@ _START = ("import time; begun = time.perf_counter(); from envgen_nb.crafter.fast
 def start_seconds(folder: str | None = None) -> float:
     "Seconds until the engine is ready in a new process, with a folder for compiled code (None: the usual one)."
     environment = os.environ | ({"NUMBA_CACHE_DIR": folder} if folder else {})
-    done = subprocess.run([sys.executable, "-c", _START], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", _START], env=environment, capture_output=True, text=True,
+                          check=True)
     return float(done.stdout)
 
 

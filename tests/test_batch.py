@@ -402,15 +402,14 @@ def test_a_run_that_cannot_be_made_leaves_no_folder(tmp_path, monkeypatch):
     assert open_run(first).path == first                          # an empty folder will do
 
 
-def test_ones_own_notebook_comes_first(tmp_path, monkeypatch):
+def test_the_notebook_of_a_run_is_the_package_s(tmp_path, monkeypatch):
+    """One in the working directory may have come with a run that somebody sent."""
     monkeypatch.chdir(tmp_path)
-    assert find_notebook() == ROOT / "envgen_nb" / "lab" / "envgen.ipynb"
     (tmp_path / "nbs" / "lab").mkdir(parents=True)
     (tmp_path / "nbs" / "lab" / "envgen.ipynb").write_text("{}")
-    assert find_notebook() == tmp_path / "nbs" / "lab" / "envgen.ipynb"
+    assert find_notebook() == ROOT / "envgen_nb" / "lab" / "envgen.ipynb"
     monkeypatch.setattr(envgen_nb, "__file__", str(tmp_path / "nowhere" / "__init__.py"))
-    (tmp_path / "nbs" / "lab" / "envgen.ipynb").unlink()
-    with pytest.raises(SettingsError, match="no notebook envgen.ipynb in .*nbs/lab, nor in .*nowhere/lab$"):
+    with pytest.raises(SettingsError, match="there is no notebook .*nowhere/lab/envgen.ipynb"):
         find_notebook()
 
 

@@ -1,18 +1,25 @@
 """Where people work: folders that cannot be made, file systems without locks, homes that cannot be written."""
 import errno
+import json
 import os
 import re
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
+import nbformat
 import pytest
 
-from envgen_nb.check import check_runs
+from envgen_nb.check import check_jupyter, check_runs
 from envgen_nb.cli import main
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.runs import list_runs, open_run, reserve_folder
 from envgen_nb.cycle.settings import SettingsError, make_settings, read_ini
 from envgen_nb.experiment.file import parse_experiment
 from envgen_nb.experiment.folder import open_experiment
+from envgen_nb.experiment.places import make_place
+from envgen_nb.experiment.schedule import run_experiment
 
 PLAIN = {"designer": "none", "num_cycles": 1}
 
@@ -49,7 +56,7 @@ seeds = [0, 1]
 designer = "none"
 [arms.two]
 designer = "none"
-num_cycles = 1
+num_cycles = 2
 """
 
 
@@ -104,3 +111,60 @@ def test_names_that_are_chosen_for_files_need_no_quotes(here):
     """The folder of a run of one's own game: `package.module:Class` has a colon."""
     assert re.fullmatch(r"coins-Coins-[\d-]+", reserve_folder("coins:Coins").name)
     assert list_runs() == []
+
+
+TINY = {"num_cycles": 1, "num_worlds": 2, "cycle_steps": 2048, "final_steps": 0, "evaluation_runs": 1,
+        "evaluation_episodes": 1, "threads": 1}
+ENVGEN = Path(sys.executable).with_name("envgen")
+TRAP = "raise SystemExit('code of the working directory was run')\n"
+
+
+def parameters(**settings: object) -> list[str]:
+    """Settings as `envgen run` takes them."""
+    return [word for name, value in settings.items() for word in ("-p", name, str(value))]
+
+
+def test_a_sent_folder_runs_no_code_and_braces_and_other_kernels_do_no_harm(tmp_path):
+    """`cd sent && envgen resume .`: its modules and its notebook are left alone. Its path has braces, and the kernel
+    `python3` that JUPYTER_PATH offers is that of another Python."""
+    sent = tmp_path / "a{b}" / "{sent}"
+    run = create_run(make_settings(**TINY, learner="random"), sent)
+    for name in ("plotly", "secrets", "torch", "ipykernel"):
+        (sent / f"{name}.py").write_text(TRAP)
+    (sent / "nbs" / "lab").mkdir(parents=True)
+    (sent / "nbs" / "lab" / "envgen.ipynb").write_text(json.dumps(nbformat.v4.new_notebook(cells=[
+        nbformat.v4.new_code_cell(TRAP, metadata={"tags": ["parameters"]})])))
+    kernel = tmp_path / "jupyter" / "kernels" / "python3"
+    kernel.mkdir(parents=True)
+    (kernel / "kernel.json").write_text(json.dumps({"argv": ["/bin/false"], "display_name": "3", "language": "python"}))
+    environment = os.environ | {"JUPYTER_PATH": str(tmp_path / "jupyter"), "PYTHONPATH": ""}
+    done = subprocess.run([ENVGEN, "resume", "."], cwd=sent, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert run.evaluation("cycle-1") is not None and (sent / "envgen.ipynb").exists()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+        found = {finding.name: finding for finding in check_jupyter()}
+    assert found["kernel"].state == "ok" and found["kernel python3"].state == "optional"
+    assert "/bin/false" in found["kernel python3"].text
+
+
+def test_sharing_writes_nothing_into_the_run(tmp_path):
+    """It may be somebody else's, and read-only."""
+    run = create_run(make_settings(**TINY, learner="random"), tmp_path / "run")
+    (run.path / "report.html").write_text("theirs")
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in run.path.rglob("*") if path.is_file()}
+    assert main(["share", str(run.path), "--out", str(tmp_path / "mine.zip")]) == 0
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes())
+            for path in run.path.rglob("*") if path.is_file()} == before
+    with zipfile.ZipFile(tmp_path / "mine.zip") as packed:
+        assert packed.namelist().count("run/report.html") == 1 and b"EnvGen run" in packed.read("run/report.html")
+
+
+def test_an_experiment_runs_no_code_of_the_working_directory(here):
+    settings = "\n".join(f"{name} = {value}" for name, value in TINY.items())
+    text = EXPERIMENT.replace("[arms.one]", f'[settings]\nlearner = "random"\n{settings}\n[arms.one]')
+    folder = open_experiment(parse_experiment(text, here), "small")
+    (here / "secrets.py").write_text(TRAP)
+    place = make_place("local", 1)
+    changes = [change.what for change in run_experiment(folder, place, [("one", 0)]) if change]
+    assert changes == ["started", "done"], (here / "small" / "one" / "seed-0.log").read_text()

@@ -41,6 +41,7 @@ class Ray(Place):
     def __init__(self, jobs: int | None = None, gpus_per_run: float | None = None):
         super().__init__(jobs, gpus_per_run)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("PYTHONSAFEPATH", "1")                 # as -P does for the run itself
         try:
             import ray
         except ImportError as error:
@@ -142,7 +143,8 @@ class Slurm(Place):
         executor = self.executor(folder=folder, max_num_timeout=1000)
         executor.update_parameters(
             job_name="envgen", cpus_per_task=1, ntasks_per_node=1, array_parallelism=self.jobs or 256,
-            additional_parameters={"export": ",".join([*_harmless(os.environ), "SUBMITIT_EXECUTOR"]),
+            additional_parameters={"export": ",".join([*_harmless(os.environ), "SUBMITIT_EXECUTOR",
+                                                       "PYTHONSAFEPATH=1"]),      # as -P does for the run itself
                                    "get_user_env": True},
             **({"gpus_per_node": int(self.gpus_per_run)} if self.gpus_per_run else {}))
         for job in jobs:

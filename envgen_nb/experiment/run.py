@@ -161,9 +161,9 @@ DONE, FAILED, TAKEN_OVER, STOPPED = 0, 1, 3, 143      # exit statuses
 
 
 def command(folder: ExperimentFolder, arm: str, seed: int, word: str, threads: int | None = None) -> list[str]:
-    "What starts the process of a run."
-    return [sys.executable, "-c", "from envgen_nb.experiment.run import main; main()", str(folder.path.resolve()), arm,
-            str(seed), word, str(threads or "")]
+    "What starts the process of a run. With -P it imports nothing from the working directory."
+    return [sys.executable, "-P", "-c", "from envgen_nb.experiment.run import main; main()",
+            str(folder.path.resolve()), arm, str(seed), word, str(threads or "")]
 
 
 def note_failure(folder: ExperimentFolder, arm: str, seed: int, error: str, again: bool = True) -> dict[str, Any]:
