@@ -159,14 +159,31 @@ def check_jupyter() -> Iterator[Finding]:
     yield Finding("Jupyter", "JupyterLab", "ok", jupyterlab.__version__)
     here = str((sys.prefix, __version__))
     there = kernel_says("(__import__('sys').prefix, __import__('envgen_nb').__version__)")
-    yield Finding("Jupyter", "kernel python3", "ok" if there == here else "wrong",
+    yield Finding("Jupyter", "kernel", "ok" if there == here else "wrong",
                   "starts, and finds this package" if there == here else f"answers {there}, not {here}",
-                  "" if there == here else f"{sys.executable} -m ipykernel install --sys-prefix --name python3")
+                  "" if there == here else f"install the package again in {sys.prefix}")
+    other = _other_python()
+    yield Finding("Jupyter", "kernel python3", "optional" if other else "ok",
+                  other or "is this Python, also for notebooks in JupyterLab",
+                  f"runs do without; to open the lab notebook in JupyterLab: {sys.executable} -m ipykernel install "
+                  "--sys-prefix --name python3, and see that JUPYTER_PATH names no other" if other else "")
     try:
         yield Finding("Jupyter", "notebook", "ok", str(find_notebook()))
     except ValueError as error:
         yield Finding("Jupyter", "notebook", "wrong", _words(error),
                       "run in a clone of the repository, or install the package again")
+
+
+def _other_python() -> str:
+    "What the kernel `python3` of JupyterLab is, if it is not of this Python; else \"\"."
+    from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+    try:
+        spec = KernelSpecManager().get_kernel_spec("python3")
+    except NoSuchKernel:
+        return "no kernel of this name is installed"
+    program = spec.argv[0]
+    mine = program in ("python", "python3") or Path(program).parent.resolve() == Path(sys.executable).parent.resolve()
+    return "" if mine else f"starts another Python: {program}, in {spec.resource_dir}"
 
 # %% ../nbs/commands/93_check.ipynb #09b1b770
 def check_gpu(
@@ -243,8 +260,13 @@ def check_designer(
 ) -> Iterator[Finding]:
     "Whether a designer can be asked."
     from envgen_nb.designer.openai import OpenAICompatible
-    from envgen_nb.designer.base import DesignerError
+    from envgen_nb.designer.base import DesignerError, check_consent
     variable = getattr(designer, "key_variable", None)
+    try:
+        check_consent(designer)
+    except DesignerError as error:
+        yield Finding("Settings", "server", "wrong", "is named by a file only", _words(error))
+        return
     try:
         designer.check()
         yield Finding("Settings", "key", "ok", f"{variable} is set" if variable else f"{designer.name} needs none here")
@@ -266,7 +288,8 @@ def _reached(designer: Any) -> Finding:
     begun = time.perf_counter()
     try:
         with make_client(designer.base_url, None, designer.timeout) as client:      # without the key
-            client.with_options(timeout=10, max_retries=0).models.with_raw_response.list()
+            client.with_options(timeout=10, max_retries=0).models.with_raw_response.list(
+                extra_headers={"Authorization": openai.Omit()})
     except openai.APIStatusError:
         pass                                                              # of somebody who answers
     except openai.APIConnectionError as error:

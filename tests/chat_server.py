@@ -31,6 +31,10 @@ class Handler(BaseHTTPRequestHandler):
             self.server.hung_up.set()          # the client went away in the middle
             self.close_connection = True
 
+    def do_GET(self):
+        self.server.looked.append({name.lower(): value for name, value in self.headers.items()})
+        self.send(404, "{}")
+
     def send(self, status: int, body: str, kind: str = "application/json", headers: dict | None = None):
         "One whole response."
         data = body.encode()
@@ -77,6 +81,7 @@ class ChatServer(ThreadingHTTPServer):
             self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.requests: list[dict] = []         # the bodies, in order of arrival
         self.headers: list[dict] = []
+        self.looked: list[dict] = []           # the headers of GET, which asks no model
         self.paths: list[str] = []
         self.lock, self.hung_up = threading.Lock(), threading.Event()
 

@@ -1,5 +1,6 @@
 """The engine's code on disk: it is kept, it is never out of date, and nothing is written where it is installed."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -87,9 +88,49 @@ def test_changed_rules_are_played_even_where_only_a_callee_has_changed(played, t
     assert food == 7 and folder != first[1] and "Compiling" in said
 
 
-def test_where_nothing_can_be_written_there_is_no_folder_and_no_error(tmp_path):
+def test_where_the_chosen_folder_cannot_be_written_it_is_the_temporary_one(tmp_path):
     (tmp_path / "a file").touch()
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "a file")}
-    code = "from envgen_nb.crafter.fast import compile; print(compile.FOLDER)"
-    assert subprocess.run([sys.executable, "-c", code], env=environment, text=True, capture_output=True,
-                          check=True).stdout == "None\n"
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "a file"), "TMPDIR": str(tmp_path)}
+    code = "from envgen_nb.crafter.fast import compile; print(compile.FOLDER.parent)"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, text=True, capture_output=True, check=True)
+    assert done.stdout == f"{tmp_path / f'envgen_nb-{os.getuid()}'}\n"
+    assert done.stderr == f"Compiled code is kept in {done.stdout.strip()}, because {tmp_path / 'a file'} cannot be " \
+        "written.\n"
+
+
+@pytest.mark.skipif(os.getuid() != 0 or sys.platform != "linux", reason="starts a process of another user")
+@pytest.mark.parametrize("home", ["/", None, "read-only"])
+def test_a_user_with_a_number_and_no_home(home, tmp_path):
+    """`docker run --user 54321`: all that compiles is imported, with installed packages that cannot be written."""
+    site = tmp_path / "site"
+    packages = {name: Path(importlib.util.find_spec(name).origin).parent for name in ("envgen_nb", "opensimplex")}
+    for name, folder in packages.items():
+        shutil.copytree(folder, site / name, ignore=shutil.ignore_patterns("__pycache__"))
+    place = tmp_path / "work"
+    for folder in (place, tmp_path / "temporary"):
+        folder.mkdir()
+        os.chown(folder, 54321, 54321)
+    code = """if True:
+        import ctypes, os
+        libc = ctypes.CDLL(None)
+        libc.prctl(8, 1, 0, 0, 0)                               # keep the capabilities, of which one is kept:
+        os.setgroups([])
+        os.setgid(54321)
+        os.setuid(54321)
+        libc.capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(4, 4, 0, 0, 0, 0))    # to read files
+        import envgen_nb.agent.distillation, envgen_nb.crafter.reference, envgen_nb.crafter.fast.compile as compile
+        print(compile.FOLDER.parent)
+        """
+    tmp_path.parent.parent.chmod(0o755)
+    tmp_path.parent.chmod(0o755)
+    tmp_path.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME",
+                                                                                      "NUMBA_CACHE_DIR")}
+    environment |= {"TMPDIR": str(tmp_path / "temporary"), "PYTHONPATH": str(site)} | ({"HOME": home} if home else {})
+    if home == "read-only":
+        environment["HOME"] = str(site)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=place, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{tmp_path / 'temporary' / 'envgen_nb-54321'}\n"
+    assert "Compiled code is kept in" in done.stderr
+    assert list(place.iterdir()) == []                       # no folder `~`

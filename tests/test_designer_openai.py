@@ -736,10 +736,11 @@ def test_a_run_tells_which_try_it_is_waiting_for(tmp_path, monkeypatch, capsys):
         stop.set()
         watcher.join()
     lines, told = out.getvalue().splitlines(), capsys.readouterr().err
-    again = f"cycle 1: waiting for the designer (attempt 2 of 3): {server.url}, try 1 of 5"
-    assert f"cycle 1: waiting for the designer (attempt 1 of 3): {server.url}, try 2 of 5 (before: HTTP 503)" in lines
+    where = f"{server.url}, with the key in MY_KEY"                       # named before the call
+    again = f"cycle 1: waiting for the designer (attempt 2 of 3): {where}, try 1 of 5"
+    assert f"cycle 1: waiting for the designer (attempt 1 of 3): {where}, try 2 of 5 (before: HTTP 503)" in lines
     assert again in lines and any(line.startswith(f"{again} · for ") for line in lines)
-    assert f"cycle-1: {server.url}, try 2 of 5 (before: HTTP 503)\n" in told
+    assert f"cycle-1: {where}, try 2 of 5 (before: HTTP 503)\n" in told
     written = [path.read_bytes() for path in run.path.rglob("*") if path.is_file()]
     assert all(KEY[:8] not in text for text in (*lines, told)) and all(KEY[:8].encode() not in data for data in written)
 

@@ -53,6 +53,22 @@ def test_lint():
     assert done.returncode == 0, done.stdout
 
 
+def test_locked_packages_have_hashes():
+    """Every package but torch, whose build is the machine's; and no file names a host, an index or a path."""
+    for path in ROOT.glob("requirements*.lock"):
+        lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+        assert not any("://" in line or "file:" in line or line.startswith("-") for line in lines), path.name
+        if path.name == "requirements-torch.lock":
+            assert len(lines) == 1 and lines[0].startswith("torch==")
+            continue
+        for line, following in zip(lines, [*lines[1:], ""], strict=True):
+            assert line.startswith("    --hash=sha256:") or following.startswith("    --hash=sha256:"), line
+    recipe = (ROOT / "Makefile").read_text()
+    installed = [line for line in recipe.splitlines() if "pip install" in line and "--require-hashes" not in line]
+    assert [line for line in installed if ".lock" in line] == [
+        "\t$(BIN)/python -m pip install --quiet -r requirements-torch.lock"]
+
+
 # The stations of the road, in order: a module imports only from its own station and from those before it.
 STATIONS = [("files", "registry"), ("world", "vector"), ("conformance", "simple", "examples"),
             ("crafter", "heist", "minigrid"), ("sb3",),

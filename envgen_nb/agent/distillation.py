@@ -25,6 +25,7 @@ from .learner import Carry, Rollout, at, each, generators, joined, nobody
 from .networks import Policy, dense, initialise
 from .on_policy import PPO
 from .presets import Network, Preset
+from ..files import cache_folder
 
 # %% ../../nbs/agent/64_agent.distillation.ipynb #3c596be7
 class AchievementPolicy(Policy):
@@ -97,6 +98,9 @@ def _goals(unlocked: Tensor) -> Tensor:
     return (unlocked != before).any(1)[:-1].nonzero()[:, 0]
 
 # %% ../../nbs/agent/64_agent.distillation.ipynb #3489e2b3
+cache_folder()          # numba needs a folder that can be written
+
+
 @numba.njit(cache=True)
 def partial_transport(
     costs: np.ndarray,     # (m, n) float64

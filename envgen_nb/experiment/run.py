@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from ..cycle.folder import RunFolder, create_run, read_file
 from ..cycle.run import run_cycles
 from ..designer.base import Usage
+from ..designer.trust import name_destinations
 from ..designer.design import BudgetError
 from .folder import ExperimentFolder
 from ..files import FolderInUse, hold_folder, parse_json, read_jsonl, write_json
@@ -183,6 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     folder = ExperimentFolder(path)
     signal.signal(signal.SIGTERM, _terminate)
     try:
+        name_destinations(folder.experiment.given(arm).get("designer_options"))      # the scheduler has asked a person
         run_one(folder, arm, int(seed), word, int(threads) if threads else None)
     except TakenOver:
         sys.exit(TAKEN_OVER)

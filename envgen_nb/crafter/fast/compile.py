@@ -22,7 +22,8 @@ import llvmlite
 import llvmlite.binding
 import numba
 import numpy as np
-from platformdirs import user_cache_path
+
+from ...files import cache_folder
 
 # %% ../../../nbs/crafter/15_crafter.fast.compile.ipynb #89e40b7f
 def _sources() -> list[Path]:
@@ -49,12 +50,6 @@ def _digest() -> str:
 MONTH = 30 * 24 * 3600   # seconds
 
 
-def _base() -> Path:
-    "The folder of all folders of machine code."
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    return Path(chosen) if chosen else user_cache_path("envgen_nb")
-
-
 def _make_folder(base: Path, name: str) -> Path | None:
     "The folder of this state of the source, used just now; None if it cannot be written."
     folder = base / name
@@ -71,7 +66,7 @@ def _make_folder(base: Path, name: str) -> Path | None:
     return folder
 
 
-FOLDER = _make_folder(_base(), f"engine-{_digest()}")   # where this process keeps machine code; None: nowhere
+FOLDER = _make_folder(cache_folder(), f"engine-{_digest()}")   # where this process keeps machine code; None: nowhere
 
 # %% ../../../nbs/crafter/15_crafter.fast.compile.ipynb #00fc3eee
 _HOW: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
