@@ -2,10 +2,12 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import nbformat
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "nbs").rglob("*.ipynb"))
@@ -67,6 +69,23 @@ def test_locked_packages_have_hashes():
     installed = [line for line in recipe.splitlines() if "pip install" in line and "--require-hashes" not in line]
     assert [line for line in installed if ".lock" in line] == [
         "\t$(BIN)/python -m pip install --quiet -r requirements-torch.lock"]
+
+
+def test_lock_files_have_what_is_asked_for():
+    """`make run` installs what a run needs, `make test` what tests need besides."""
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = asked["optional-dependencies"]
+
+    def locked(name: str) -> set[str]:
+        lines = (ROOT / name).read_text().splitlines()
+        return {Requirement(line.rstrip("\\ ")).name for line in lines if line[:1].isalpha()}
+
+    run = locked("requirements.lock") | locked("requirements-torch.lock")
+    for lines, there in ((asked["dependencies"] + extras["bench"] + extras["minigrid"], run),
+                         (extras["test"], run | locked("requirements-test.lock")),
+                         (extras["docs"], run | locked("requirements-test.lock") | locked("requirements-docs.lock"))):
+        assert {Requirement(line).name for line in lines} <= there
+    assert "gym" not in run and "pip" in run
 
 
 # The stations of the road, in order: a module imports only from its own station and from those before it.
