@@ -215,7 +215,7 @@ def test_limits_hold_for_all_runs_together(tmp_path, monkeypatch):
         arms = ('[arms.asked]\ndesigner = "openai"\ndesigner_options = '
                 f'{{model = "small", base_url = "{server.url}", api_key_env = "A_KEY"}}')
         path = written(tmp_path, [0, 1], arms, steps=512, more="max_calls = 3\ncalls_at_once = 1")
-        process = start(path, tmp_path / "out", "--arms", "asked")
+        process = start(path, tmp_path / "out", "--arms", "asked", "--trust")
         output, _ = process.communicate(timeout=600)
     assert "about 4 model calls" in output and process.returncode == 1, output
     folder = ExperimentFolder(tmp_path / "out")

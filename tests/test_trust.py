@@ -18,7 +18,8 @@ from envgen_nb.designer import trust
 from envgen_nb.designer.base import DesignerError
 from envgen_nb.experiment.file import parse_experiment
 from envgen_nb.experiment.folder import open_experiment
-from envgen_nb.experiment.schedule import forecast
+from envgen_nb.experiment.places import make_place
+from envgen_nb.experiment.schedule import forecast, run_experiment
 
 SECRET = "AWS_SECRET_ACCESS_KEY"
 TINY = {"num_cycles": 1, "num_worlds": 1, "cycle_steps": 2048, "final_steps": 0, "evaluation_runs": 1,
@@ -137,6 +138,8 @@ designer_options = {{base = "openai", options = {{model = "m", base_url = "http:
     folder = open_experiment(parse_experiment(text, tmp_path), tmp_path / "folder")
     with pytest.raises(ValueError, match=f"(?s)arm one: .*{SECRET}.*arm two: .*10.1.2.3"):
         forecast(folder)
+    with pytest.raises(ValueError, match=f"arm one: .*{SECRET}"):
+        next(run_experiment(folder, make_place("local", 1)))
     assert server.headers == []
 
 
