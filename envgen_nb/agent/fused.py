@@ -20,6 +20,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 from torch import Tensor
 
+from ..files import cache_folder
+
 # %% ../../nbs/agent/51_agent.fused.ipynb #0e7dea66
 LANES = 16
 _INT = ir.IntType(32)
@@ -153,6 +155,7 @@ def _compiled(function: Callable) -> Callable:
     "A function for Python to call. Its machine code is kept if there is a folder to write to, and not in a notebook."
     if numba.config.DISABLE_JIT:
         return _refuse
+    cache_folder()                     # numba needs one that can be written
     try:
         return numba.njit(**_HOW, cache=function.__module__ != "__main__")(function)
     except RuntimeError:

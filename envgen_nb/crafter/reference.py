@@ -20,12 +20,15 @@ from typing import Any
 import numpy as np
 from fastcore.basics import patch
 from numba import njit
+
+from .world import CrafterWorld, Meaning, Ore, Population, meaning
+from ..files import cache_folder
+
+# %% ../../nbs/crafter/11_crafter.reference.ipynb #32423d4b
+cache_folder()                         # opensimplex, imported next, is compiled by numba, which needs one
 from opensimplex import OpenSimplex
 from opensimplex.internals import _noise3
 
-from .world import CrafterWorld, Meaning, Ore, Population, meaning
-
-# %% ../../nbs/crafter/11_crafter.reference.ipynb #32423d4b
 _NAME = "envgen_nb.crafter._package"   # the name under which our copy of the package is known to Python
 
 

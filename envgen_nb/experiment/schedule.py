@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..cycle.settings import RunSettings, SettingsError, check_designer
+from ..cycle.settings import RunSettings, SettingsError, check_designer, designer_of
+from ..designer.base import DesignerError, check_consent
 from .file import ExperimentError
 from .folder import ExperimentFolder, chosen, write_table
 from .places import Job, Place
@@ -110,6 +111,7 @@ def run_experiment(
     runs = chosen(folder.experiment) if runs is None else list(runs)
     with hold_folder(folder.path):
         due = [run for run in runs if folder.summary(*run) is None]
+        _check_consent(folder, due)
         for run in due:                                      # three new attempts
             folder.beside(*run, folder.FAILURE).unlink(missing_ok=True)
         going = [_Going(arm, seed, None) for arm, seed in due if folder.running(arm, seed)]
@@ -135,6 +137,17 @@ def run_experiment(
             place.close()
 
 # %% ../../nbs/experiment/75_experiment.schedule.ipynb #768c82b7
+def _check_consent(folder: ExperimentFolder, runs: Sequence[tuple[str, int]]) -> None:
+    "`ExperimentError` if a run would ask a server that only the experiment's file names; its process asks nobody."
+    for arm, seed in {arm: (arm, seed) for arm, seed in runs}.values():
+        try:
+            check_consent(designer_of(folder.experiment.settings_of(arm, seed)))
+        except SettingsError:                                    # the run says it itself, in its log
+            continue
+        except DesignerError as error:
+            raise ExperimentError(f"arm {arm}: {error}") from None
+
+
 def _start(folder: ExperimentFolder, place: Place, going: list[_Going],
            runs: Sequence[tuple[str, int]]) -> list[Change]:
     "Start some runs, or go on with them."

@@ -757,7 +757,6 @@ def share_run(
     names = chain([folder.name], (f"{folder.name}-{number}" for number in itertools.count(2)))
     path = Path(path) if path else next(
         file for name in names if not os.path.lexists(file := folder.with_name(f"{name}.zip")))
-    write_report(run, tell=tell)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -766,8 +765,11 @@ def share_run(
                 inside = file.relative_to(folder)
                 hidden = any(part.startswith(".") for part in inside.parts) or file in (path, temporary)
                 agent = file.name == RunFolder.CHECKPOINT and not checkpoints
-                if file.is_file() and not file.is_symlink() and not hidden and not agent:
+                old = file == folder / "report.html"
+                if file.is_file() and not file.is_symlink() and not hidden and not agent and not old:
                     whole.write(file, Path(folder.name) / inside)
+            report = page(ReadOnce(run.path), tell)          # not into the run's folder, which may be somebody else's
+            whole.writestr(f"{folder.name}/report.html", report)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
