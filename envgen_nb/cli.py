@@ -29,9 +29,27 @@ def _run(args: argparse.Namespace) -> int:
     "A whole run: the lab notebook, headless."
     from envgen_nb.batch import find_notebook, read_parameters
     from envgen_nb.cycle.runs import reserve_folder
-    parameters = read_parameters(find_notebook(), [*args.parameter, ("simulator", args.simulator)])
+    from envgen_nb.cycle.settings import new_designer
+    named: dict[str, Any] = {}
+
+    def consent(settings: Any) -> None:
+        _consent([new_designer(settings)], args.trust)
+        named.update({"designer_options": settings.designer_options} if args.trust else {})
+
+    parameters = named | read_parameters(find_notebook(), [*args.parameter, ("simulator", args.simulator)], consent)
     folder = parameters.pop("folder", "")
     return _headless(parameters, local_path(folder) if folder else reserve_folder(args.simulator), new=True)
+
+
+def _consent(designers: Sequence[Any], trust: bool) -> None:
+    "Say which servers will be asked, with which keys. On a terminal, ask whether a server that only a file names may."
+    from envgen_nb.designer.trust import is_allowed, remember
+    for destination in dict.fromkeys(found for one in designers if (found := one.destination)):
+        if not is_allowed(destination) and (trust or (sys.stdin.isatty() and input(
+                f"A file says that the questions go to {destination}. Is that right? [y/N] ").strip().lower() == "y")):
+            remember(destination)
+        if is_allowed(destination):
+            print(f"model     {destination}", flush=True)
 
 
 def _open(args: argparse.Namespace) -> Any:
@@ -50,8 +68,10 @@ def _resume(args: argparse.Namespace) -> int:
     limits = {name: getattr(args, name) for name in ("max_reasks", "max_calls", "max_tokens")}
     run = change_settings(_open(args), **{name: limit for name, limit in limits.items() if limit is not None})
     if not run.designed():
-        check_designer(run.settings, designer_of(run))
-    names = {name: getattr(run.settings, name) for name in NAMING} if args.trust else {}
+        designer = designer_of(run)
+        _consent([designer], args.trust)
+        check_designer(run.settings, designer)
+    names = {name: getattr(run.settings, name) for name in (*NAMING, "designer_options")} if args.trust else {}
     return _headless(names, run.path, new=False)
 
 # %% ../nbs/commands/94_cli.ipynb #64f4d210
@@ -165,12 +185,15 @@ def _experiment(args: argparse.Namespace) -> int:
     "Do the runs of an experiment that are not done, and write its report; 1 if some are left that failed."
     from envgen_nb.experiment.file import read_experiment
     from envgen_nb.experiment.folder import chosen, open_experiment
+    from envgen_nb.cycle.settings import new_designer
     from envgen_nb.experiment.places import make_place
     from envgen_nb.experiment.schedule import forecast
     from envgen_nb.studio.experiment import results_text, write_experiment_report
     place = make_place(args.on, args.jobs, args.gpus_per_run)
     folder = open_experiment(read_experiment(args.file), args.folder)
     runs = chosen(folder.experiment, args.arms, args.seeds)
+    first = {arm: (arm, seed) for arm, seed in reversed(runs) if folder.summary(arm, seed) is None}
+    _consent([new_designer(folder.experiment.settings_of(*run)) for run in first.values()], args.trust)
     expected = forecast(folder, runs)
     print(f"{folder.experiment.name}: {expected}{_time_expected(folder, runs, expected, place)}\n"
           f"folder    {folder.path}", flush=True)
@@ -232,6 +255,7 @@ def _add_experiment_command(commands: argparse._SubParsersAction) -> None:
                          help=f"where runs run: {', '.join(places.names())}, or package.module:Class (default: local)")
     command.add_argument("--jobs", type=int, help="runs at the same time (default: as many as there are cores)")
     command.add_argument("--gpus-per-run", type=float, metavar="SHARE", help="share of a GPU for each run, e.g. 0.25")
+    _add_trust(command)
     command.add_argument("--yes", action="store_true", help="on a terminal: do not ask before models are called")
 
 # %% ../nbs/commands/94_cli.ipynb #dc538793
@@ -251,7 +275,10 @@ def _bench(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     "Tell what works on this machine; exit status 1 if a run will not."
     from envgen_nb.check import check, line, progress, report, summary
+    from envgen_nb.designer.trust import destinations, remember
     options = {name: value for name in ("model", "base_url", "api_key_env") if (value := getattr(args, name))}
+    for destination in destinations(options):
+        remember(destination)                                   # a person has named it
     found = []
     for finding in check(args.call, progress, designer=args.designer, designer_options=options or None):
         progress("")
@@ -306,7 +333,14 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     "The argument that names a run."
     command.add_argument("run", type=_path, help="the run folder")
     command.add_argument("--trust", action="store_true", help="import the classes that the folder names as "
-                         "package.module:Class; without it only those of the kit and of installed packages")
+                         "package.module:Class, and ask the server that it names with the key that it names; without "
+                         "it only those of the kit, of installed packages, or named by you before")
+
+
+def _add_trust(command: argparse.ArgumentParser) -> None:
+    "The argument by which a person agrees to the servers that a file names."
+    command.add_argument("--trust", action="store_true", help="ask the servers that settings.ini or the experiment's "
+                         "file name, with the keys that they name, from now on")
 
 
 def _add_game(command: argparse.ArgumentParser) -> None:
@@ -341,6 +375,7 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("-p", "--parameter", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
                      help="a parameter of the notebook, e.g. -p designer openai -p seed 3; may be repeated")
     run.format_help = lambda: f"{argparse.ArgumentParser.format_help(run)}\n{_parameters_text()}"
+    _add_trust(run)
     resume = _command(commands, "resume", _resume, "go on with a run that was stopped or killed")
     _add_run(resume)
     for name, text in [("reasks", "how often a wrong reply goes back"), ("calls", "model calls of the whole run"),

@@ -34,11 +34,13 @@ from ..agent.networks import get_device, gpu_facts
 from ..agent.train import num_rollouts
 from ..curriculum import Episodes
 from envgen_nb.cycle.settings import (
-    FEEDBACK, OWN, RunSettings, SettingsError, check_designer, checked_settings, take_names, training_plan,
+    FEEDBACK, OWN, RunSettings, SettingsError, check_designer, checked_settings, new_designer, take_names,
+    training_plan,
 )
 from ..designer.prompt import Archived, Original, Told, WorldRecord, load_templates, save_templates
 from ..designer.base import Designer, Usage, designs_worlds, make_designer
 from ..designer.design import best, chosen
+from ..designer.trust import destinations, remember
 from ..designer.reply import MAX_WEIGHT, Design, origin, parse_reply, unmarked
 from envgen_nb.files import (
     check_folder, check_links, hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text,
@@ -762,6 +764,7 @@ def create_run(
     keep_given(path, settings)
     if told is not None:
         write_json(path / RunFolder.TOLD, told)
+    remember(new_designer(settings).destination)           # a person has named it, so the run may be resumed
     write_json(path / RunFolder.INFO, {
         "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine() | gpu_facts(device),
         "threads": settings.threads, "settings": settings.model_dump()})
@@ -792,10 +795,12 @@ def _with_copies(options: dict[str, Any], kept: dict[str, Any], folder: Path) ->
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #c2f4007c
 def trust(path: str | Path) -> None:
-    "A person trusts what is written in a run's folder: the classes that it names may be imported."
+    "A person trusts what is written in a run's folder: its classes may be imported, its servers asked, from now on."
     info = read_file(Path(path) / RunFolder.INFO, parse_json, "Put back a copy of it.")
     if isinstance(info, dict) and isinstance(info.get("settings"), dict):
         take_names(info["settings"])
+        for destination in destinations(info["settings"].get("designer_options")):
+            remember(destination)
 
 # %% ../../nbs/cycle/66_cycle.folder.ipynb #a6552fe7
 def cut_metrics(run: RunFolder, cycle: str, steps: int) -> None:

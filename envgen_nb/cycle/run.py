@@ -42,7 +42,7 @@ from envgen_nb.cycle.folder import (
 from .settings import OWN, RunSettings
 from ..designer.design import Attempt, Budget, best, chosen, conversation, design
 from ..designer.prompt import WorldRecord, choice_prompt, first_prompt, load_templates, update_prompt
-from ..designer.base import Designer, DesignerError, Request, Usage
+from ..designer.base import Designer, DesignerError, Request, Usage, check_consent
 from ..designer.reply import Design, bottleneck_in
 from envgen_nb.files import (
     FolderGone, append_jsonl, hold_folder, machine, printable, read_jsonl, watch_place, write_json, write_text,
@@ -260,6 +260,7 @@ def _open(run: RunFolder, *listeners: Callable[..., Any] | None) -> _Walk:
     settings, preset = run.settings, run.settings.preset
     designer = None if run.designed() else designer_of(run)
     if designer:
+        check_consent(designer)
         designer.check()
     learner, rounds = new_learner(run, settings.device), rollouts(run)
     state = run.checkpoint() or _earlier(run, rounds) or {}
@@ -455,6 +456,7 @@ def _ask(
     recorded = run.rejected(place) + [text for text in [run.text(place, RunFolder.REPLY)] if text is not None]
     walk.attempt = 1
     walk.designer = walk.designer or designer_of(run)
+    check_consent(walk.designer)
     attempts = design(walk.designer, request, max_reasks=settings.max_reasks,
                       budget=Budget(settings.max_calls, settings.max_tokens), spent=run.usage(),
                       recorded=tuple(recorded), on_text=walk.hear if walk.on_text else None,

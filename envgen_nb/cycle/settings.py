@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['OWN', 'FEEDBACK', 'NAMING', 'SETTINGS', 'RunSettings', 'SettingsError', 'checked_settings', 'take_names',
-           'game_defaults', 'make_settings', 'changed_settings', 'usable_settings', 'check_designer', 'training_plan',
-           'find_ini', 'read_ini', 'load_settings']
+           'game_defaults', 'make_settings', 'changed_settings', 'usable_settings', 'new_designer', 'check_designer',
+           'training_plan', 'find_ini', 'read_ini', 'load_settings']
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #48bd401d
 import configparser
@@ -23,7 +23,8 @@ from ..agent.networks import get_device
 from ..agent.presets import Preset, encoders, get_preset
 from ..curriculum import curricula
 from ..designer.prompt import load_templates
-from ..designer.base import Designer, DesignerError, designers, make_designer, options_of
+from ..designer.base import Designer, DesignerError, check_consent, designers, make_designer, options_of
+from ..designer.trust import destinations, name_destinations
 from ..files import local_path
 from ..registry import is_target
 from ..world import counted, games, get_simulator, vocabularies
@@ -159,11 +160,12 @@ NAMING = {"simulator": games, "vocabulary": vocabularies, "designer": designers,
 
 
 def take_names(given: Mapping[str, Any]) -> None:
-    "A person has written these settings: the classes that they name may be imported."
+    "A person has written these settings: the classes that they name may be imported, the servers asked."
     for name, registry in NAMING.items():
         registry.take(given.get(name))
     if isinstance(options := given.get("agent_options"), Mapping):
         encoders.take(options.get("encoder"))
+    name_destinations(given.get("designer_options"))
 
 
 def game_defaults(simulator: str) -> dict[str, Any]:
@@ -186,6 +188,8 @@ def changed_settings(settings: RunSettings, **changed: Any) -> RunSettings:
     if isinstance(options := written.get("agent_options"), Mapping):
         written["agent_options"] = {name: value for name, value in options.items()
                                     if value != settings.agent_options.get(name)}
+    if list(destinations(written.get("designer_options"))) == list(destinations(settings.designer_options)):
+        written.pop("designer_options", None)                  # another model, say, at the server that a file names
     take_names(written)
     return usable_settings(settings.model_dump() | changed, before=settings)
 
@@ -240,13 +244,20 @@ def usable_settings(
     return settings
 
 # %% ../../nbs/cycle/65_cycle.settings.ipynb #fb7131b0
+def new_designer(settings: RunSettings) -> Designer:
+    "The designer of a new run."
+    return make_designer(settings.designer, **settings.designer_options)
+
+
 def check_designer(
     settings: RunSettings,
     designer: Designer | None = None,    # of a run that is there; None: a new one
 ) -> None:
     "`SettingsError` if the designer cannot be asked: its key is missing, say. A run that is only read needs none."
     try:
-        (designer or make_designer(settings.designer, **settings.designer_options)).check()
+        designer = designer or new_designer(settings)
+        check_consent(designer)
+        designer.check()
     except DesignerError as error:
         raise SettingsError(f"designer: {error}") from None
 
@@ -388,4 +399,4 @@ def load_settings(
         except ValueError as error:
             raise SettingsError(f"designer: {error}") from None
         merged["designer_options"] = {name: value for name, value in options.items() if name in takes} | own
-    return make_settings(**merged)
+    return usable_settings(game_defaults(merged.get("simulator", "crafter")) | merged)

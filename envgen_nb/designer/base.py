@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Measure', 'NOTHING', 'designers', 'Request', 'Usage', 'Reply', 'DesignerError', 'Designer', 'options_of',
-           'designs_worlds', 'read_option', 'make_designer']
+           'designs_worlds', 'read_option', 'make_designer', 'check_consent']
 
 # %% ../../nbs/designer/43_designer.base.ipynb #af4b4c47
 import inspect
@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from .prompt import Told, WorldRecord
 from .reply import split_thoughts
+from .trust import Destination, is_allowed, refusal
 from ..files import printable
 from ..registry import Registry
 from ..world import Simulator, World
@@ -130,6 +131,11 @@ class Designer(ABC):
     designs_worlds: ClassVar[bool] = True   # False: the agent trains in the original game only
     chooses: ClassVar[bool] = False         # whether it can be asked which of its worlds to take, see `Request.tried`
 
+    @property
+    def destination(self) -> Destination | None:
+        "The server that it asks, and the variable that holds the key; None: it asks no server."
+        return None
+
     def check(self) -> None:  # noqa: B027 (most designers need nothing)
         "`DesignerError` if it cannot be asked: its key is missing, say. Called before a run begins or goes on."
 
@@ -208,3 +214,9 @@ def make_designer(
     if missing:
         raise ValueError(f"the designer {name!r} needs the setting {', '.join(missing)}")
     return kind(**settings)
+
+
+def check_consent(designer: Designer) -> None:
+    "`DesignerError` if the designer would ask a server that only a file names."
+    if not is_allowed(designer.destination):
+        raise DesignerError(refusal(designer.destination))

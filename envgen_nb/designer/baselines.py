@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .trust import Destination
 from .base import Designer, DesignerError, Reply, Request, make_designer
 from .reply import Design, format_reply
 from ..files import parse_json, write_bytes
@@ -67,6 +68,10 @@ class FixedWorlds(Designer):
         if worlds is not None and not Path(worlds).expanduser().is_file():
             raise ValueError(f"there is no configuration file {worlds}")
         self.base, self.worlds = make_designer(base, **(options or {})), worlds
+
+    @property
+    def destination(self) -> Destination | None:
+        return self.base.destination if self.worlds is None else None
 
     def check(self) -> None:
         if self.worlds is None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import envgen_nb
-from ..cycle.settings import RunSettings, SettingsError, make_settings
+from ..cycle.settings import RunSettings, SettingsError, game_defaults, take_names, usable_settings
 from ..results import measure
 
 # %% ../../nbs/experiment/71_experiment.file.ipynb #018de2a9
@@ -85,7 +85,9 @@ class Experiment:
 
     def settings_of(self, arm: str, seed: int) -> RunSettings:
         "The settings of a run; `SettingsError` if they cannot be run."
-        return make_settings(**_filled(self.given(arm), seed, self.folder), seed=seed)
+        given = _filled(self.given(arm), seed, self.folder) | {"seed": seed}
+        take_names(given | {"designer_options": None})         # of a server that it names, see `designer.trust`
+        return usable_settings(game_defaults(given.get("simulator", "crafter")) | given)
 
 # %% ../../nbs/experiment/71_experiment.file.ipynb #8fc894a2
 def _filled(value: Any, seed: int, folder: Path) -> Any:

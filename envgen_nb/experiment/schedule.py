@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..cycle.settings import RunSettings, SettingsError, check_designer, designer_of
+from ..cycle.settings import RunSettings, SettingsError, check_designer, new_designer
 from ..designer.base import DesignerError, check_consent
 from .file import ExperimentError
 from .folder import ExperimentFolder, chosen, write_table
@@ -141,7 +141,7 @@ def _check_consent(folder: ExperimentFolder, runs: Sequence[tuple[str, int]]) ->
     "`ExperimentError` if a run would ask a server that only the experiment's file names; its process asks nobody."
     for arm, seed in {arm: (arm, seed) for arm, seed in runs}.values():
         try:
-            check_consent(designer_of(folder.experiment.settings_of(arm, seed)))
+            check_consent(new_designer(folder.experiment.settings_of(arm, seed)))
         except SettingsError:                                    # the run says it itself, in its log
             continue
         except DesignerError as error:
