@@ -307,14 +307,17 @@ def _begin(place: Place, i: int, tools: Tools) -> None:
 # %% ../../../nbs/crafter/24_crafter.fast.batch.ipynb #2aa49d93
 @merged
 def _step(place: Place, i: int, tools: Tools) -> None:
-    "One step of a game."
-    game, stats, rules = place.games[i], place.board[i], place.rules[place.board[i].world]
+    "One step of a game, and the next episode if it begins in it."
+    stats = place.board[i]
     stats.reward, stats.terminated, stats.truncated, stats.moments = 0.0, False, False, 0
-    if stats.finished:
-        return
-    if stats.ended:
+    if not stats.finished and (stats.ended or _play_on(place, i, tools)):
         _begin(place, i, tools)
-        return
+
+
+@merged
+def _play_on(place: Place, i: int, tools: Tools) -> bool:
+    "Play the action of a game: whether its next episode begins in the same step."
+    game, stats, rules = place.games[i], place.board[i], place.rules[place.board[i].world]
     stats.reward = advance(game, rules, place.tables.lights, stats.action)
     game.total += stats.reward
     died, over = game.inventory[HEALTH] <= 0, game.step >= rules.length
@@ -325,13 +328,12 @@ def _step(place: Place, i: int, tools: Tools) -> None:
     if rules.plain and len(place.moments) and not ended:
         stats.moments = new_moments(game)
     _look(place, i, place.final if ended and not place.call[0].next_step else place.now, tools)
-    if ended:
-        _end(place, i, tools)
+    return ended and _end(place, i)
 
 
 @merged
-def _end(place: Place, i: int, tools: Tools) -> None:
-    "An episode is over: tell of it, and begin the next, now or in the next step, unless it was the last."
+def _end(place: Place, i: int) -> bool:
+    "An episode is over: tell of it. Whether the next begins in the same step."
     game, stats, next_step = place.games[i], place.board[i], place.call[0].next_step
     game.played += 1
     stats.total, stats.length, stats.last_world = game.total, game.step, stats.world
@@ -342,10 +344,9 @@ def _end(place: Place, i: int, tools: Tools) -> None:
         stats.finished = True
         if not next_step:
             _stay(place.now, place.final, i)
-    elif next_step:
-        stats.ended = True
-    else:
-        _begin(place, i, tools)
+        return False
+    stats.ended = next_step
+    return not next_step
 
 # %% ../../../nbs/crafter/24_crafter.fast.batch.ipynb #494c1263
 # Commands; the first four are tasks.
