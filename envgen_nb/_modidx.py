@@ -954,6 +954,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                             'envgen_nb/crafter/fast/batch.py'),
                                               'envgen_nb.crafter.fast.batch._place': ( 'crafter/crafter.fast.batch.html#_place',
                                                                                        'envgen_nb/crafter/fast/batch.py'),
+                                              'envgen_nb.crafter.fast.batch._play_on': ( 'crafter/crafter.fast.batch.html#_play_on',
+                                                                                         'envgen_nb/crafter/fast/batch.py'),
                                               'envgen_nb.crafter.fast.batch._remember': ( 'crafter/crafter.fast.batch.html#_remember',
                                                                                           'envgen_nb/crafter/fast/batch.py'),
                                               'envgen_nb.crafter.fast.batch._restart': ( 'crafter/crafter.fast.batch.html#_restart',
