@@ -76,6 +76,7 @@ lab: $(READY)
 # Nothing but the first installation needs a network.
 docs: $(DOCS)
 	$(BIN)/python -m sphinx -q -b html $(ARGS) docs docs/_build/html
+	@echo "The site: file://$(CURDIR)/docs/_build/html/index.html"
 
 $(DOCS): requirements-docs.lock | $(READY)
 	$(LOCKED) -r requirements-docs.lock

@@ -82,9 +82,15 @@ def relink(text: str, folder: Path) -> str:
 
 def plotly_html(figure: dict[str, Any], key: str) -> str:
     "A plotly figure that the page draws by itself, with the script that comes with the package plotly."
+    grid = {"gridcolor": "rgba(128,128,128,0.25)", "zerolinecolor": "rgba(128,128,128,0.5)"}
+    clear = {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)"}       # the page shows through
+    clear |= {axis: grid | figure["layout"].get(axis, {}) for axis in ("xaxis", "yaxis")}
     return (f'<div id="{key}" style="min-height:420px"></div><script>(function draw() {{ if (!window.Plotly) '
             f'{{ setTimeout(draw, 100); return; }} Plotly.newPlot("{key}", {json.dumps(figure["data"])}, '
-            f'{json.dumps(figure["layout"])}, {{responsive: true}}); }})();</script>')
+            f'{json.dumps(figure["layout"] | clear)}, {{responsive: true}}); const ink = () => Plotly.relayout('
+            f'"{key}", '
+            '{"font.color": getComputedStyle(document.body).color}); ink(); new MutationObserver(ink).observe('
+            'document.body, {attributes: true, attributeFilter: ["data-theme"]}); })();</script>')
 
 
 def notebook(path: Path) -> str:
@@ -97,9 +103,15 @@ def notebook(path: Path) -> str:
         if cell.cell_type == "code":
             if re.match(r"#\| *(default_exp|hide\b)", cell.source) and "\n" not in cell.source.strip():
                 continue
-            cell.source = re.sub(r"^#\| *(export|exporti|exports|eval:.*|hide_.*)\n", "", cell.source)
+            cell.source = re.sub(r"^(#\| *(export|exporti|exports|eval:.*|hide_.*)\n)+", "", cell.source)
             for k, output in enumerate(cell.get("outputs", [])):
-                figure = output.get("data", {}).pop("application/vnd.plotly.v1+json", None)
+                data = output.get("data", {})
+                figure = data.pop("application/vnd.plotly.v1+json", None)
+                if drawing := data.pop("image/svg+xml", None):         # in the colours of the page
+                    data["text/html"] = drawing.replace("svg{color:#222;background:#fff}", "")
+                if "image/png" in data and not data.get("text/plain", "<").startswith("<"):      # of docs/lab.py
+                    picture, label = data.pop("image/png").strip(), html.escape(data["text/plain"])
+                    data["text/html"] = f'<img class="plot" alt="{label}" src="data:image/png;base64,{picture}">'
                 clip = output.get("data", {}).pop("image/webp", None)
                 if clip:
                     output.data["text/html"] = f'<img alt="" src="data:image/webp;base64,{clip.strip()}">'

@@ -58,7 +58,8 @@ def site(tmp_path_factory) -> Path:
 def test_it_is_what_make_docs_makes():
     make = ["make", f"VENV={Path(sys.executable).parent.parent}", "--no-print-directory", "-n", "docs"]
     said = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert f"{COMMAND} " in said and said.strip().endswith("docs docs/_build/html")
+    assert f"{COMMAND} " in said and " docs docs/_build/html\n" in said
+    assert f"The site: file://{ROOT}/docs/_build/html/index.html" in said
 
 
 def test_no_link_is_dead(site):
@@ -118,8 +119,10 @@ def test_in_a_browser(site, tmp_path):
             assert page.locator(".js-plotly-plot .main-svg").count() and not errors, errors
             back = page.evaluate("getComputedStyle(document.body).backgroundColor")
             assert (sum(map(int, re.findall(r"\d+", back)[:3])) > 384) == (theme == "light"), back
-        page.goto((site / "search.html").as_uri() + "?q=prioritised")
-        page.wait_for_selector("#search-results li a", timeout=60_000)
-        found = page.locator("#search-results li a").all_inner_texts()
-        assert any("curricul" in text.lower() for text in found), found
+        for words, title in (("prioritised", "curricul"), ("own LLM", "questions"), ("continuous", "questions"),
+                             ("reproduce paper table", "questions"), ("Weights & Biases", "questions")):
+            page.goto((site / "search.html").as_uri() + "?q=" + urllib.parse.quote(words))
+            page.wait_for_selector("#search-results li a", timeout=60_000)
+            found = page.locator("#search-results li a").all_inner_texts()
+            assert any(title in text.lower() for text in found), (words, found)
         browser.close()

@@ -92,7 +92,7 @@ def test_a_long_start_is_told_with_a_clock(tmp_path, monkeypatch):
     monkeypatch.setattr(run_module, "_open", lambda *given: (time.sleep(2.2), opened(*given))[1])
     session.generate()
     done(session)
-    assert "compiled, which takes one to three minutes · for 1 s now" in said[0] and "2 worlds" in said[-1], said
+    assert any("which takes one to three minutes · for" in line for line in said) and "2 worlds" in said[-1], said
 
 
 @pytest.mark.long
