@@ -144,10 +144,11 @@ def follow(
 def watch(
     folder: str | Path,               # of the run, which may not exist yet
     stop: threading.Event,            # set when the run has ended
-    out: TextIO = sys.stderr,         # a terminal gets a bar, anything else lines
+    out: TextIO | None = None,        # a terminal gets a bar, anything else lines; None: stderr
     every: float = 10.0,              # seconds between two lines of training, where there is no terminal
 ) -> None:
     "Tell on a terminal, or in a log, what a run in another process is doing, until `stop` is set."
+    out = out or sys.stderr           # as it is now, not as it was at the import
     log, shown, last, stage = Path(folder) / "events.jsonl", 0, 0.0, None
     old, wait, patience = len(read_jsonl(log)), Wait(PREPARING, time.monotonic()), every
     bar = tqdm(total=1, file=out, disable=not out.isatty(), unit="step", unit_scale=True, dynamic_ncols=True,
@@ -179,9 +180,10 @@ def watch(
 # %% ../../nbs/studio/78_studio.progress.ipynb #42e41937
 @contextlib.contextmanager
 def parts_bar(
-    out: TextIO = sys.stderr,     # a terminal, or anything else, which is told nothing
+    out: TextIO | None = None,    # a terminal, or anything else, which is told nothing; None: stderr
 ) -> Iterator[Callable[[str, int, int], None]]:
     "A bar, and the function that tells it what is being made, its number (from 1), and how many parts there are."
+    out = out or sys.stderr           # as it is now, not as it was at the import
     with tqdm(file=out, disable=not out.isatty(), leave=False, bar_format="{n}/{total} |{bar}| {desc}") as bar:
         def tell(what: str, number: int, count: int) -> None:
             bar.total, bar.n = count, number - 1
