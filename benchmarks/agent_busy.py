@@ -18,7 +18,7 @@ import torch
 from envgen_nb.agent.on_policy import PPO, fastest_threads
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.threads import WorkerPool, keep_memory
-from envgen_nb.world import make_vec
+from envgen_nb.game.simulator import make_vec
 
 
 def compete(core: int) -> None:

@@ -21,7 +21,7 @@ from envgen_nb.agent import attention
 from envgen_nb.agent.networks import Policy, as_tensors
 from envgen_nb.agent.presets import Preset, get_preset
 from envgen_nb.agent.threads import keep_memory
-from envgen_nb.world import make_vec
+from envgen_nb.game.simulator import make_vec
 
 ENVS, STEPS, ASKED = 64, 1600, 6             # environments, steps in each, and how many of them are kept to ask about
 BATCH, UPDATES = 512, (80, 160, 320)         # examples per step of Adam; the steps after which is asked

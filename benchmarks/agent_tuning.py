@@ -34,10 +34,10 @@ from agent_learning import fields, learn, play
 from envgen_nb.agent.learner import Learner, learners
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.threads import keep_memory
-from envgen_nb.curriculum import Episodes
-from envgen_nb.files import append_jsonl, read_jsonl
+from envgen_nb.game.episodes import Episodes
+from envgen_nb.game.files import append_jsonl, read_jsonl
+from envgen_nb.game.simulator import get_simulator
 from envgen_nb.results import mean
-from envgen_nb.world import get_simulator
 
 RESULTS = Path(__file__).with_suffix(".jsonl")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.experiment.folder import ExperimentFolder
-from envgen_nb.files import write_text
+from envgen_nb.game.files import write_text
 
 PICKAXE, SWORD = "make_iron_pickaxe", "make_iron_sword"
 LINKS = [("wood in the bag",), ("coal in the bag",), ("iron in the bag",), ("table in reach",), ("furnace in reach",),

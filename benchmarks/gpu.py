@@ -25,9 +25,9 @@ from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.threads import keep_memory
 from envgen_nb.agent.train import train
 from envgen_nb.cycle.folder import RunFolder
-from envgen_nb.files import append_jsonl, machine, read_jsonl
+from envgen_nb.game.files import append_jsonl, machine, read_jsonl
+from envgen_nb.game.simulator import get_simulator, make_vec
 from envgen_nb.results import scores, training_score
-from envgen_nb.world import get_simulator, make_vec
 
 AGENTS = [("paper", "ppo"), ("laptop", "ppo"), ("symbols", "ppo"), ("laptop", "ppo-memory"), ("symbols", "ppo-memory"),
           ("symbols", "ppo-rare"), ("symbols-long", "ad")]

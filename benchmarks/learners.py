@@ -16,7 +16,7 @@ from chain import each_run
 
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.experiment.folder import ExperimentFolder
-from envgen_nb.files import write_text
+from envgen_nb.game.files import write_text
 from envgen_nb.results import training_score
 
 MILLION = 8        # the cycle after which a million steps are nearest: 983,040 of them

@@ -13,7 +13,8 @@ import torch
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Report, train
-from envgen_nb.world import check_world, get_simulator
+from envgen_nb.game.simulator import get_simulator
+from envgen_nb.game.world import check_world
 
 DOOR = {"room": [0, 0], "side": "right", "colour": "red", "state": "locked"}
 KEY = [{"colour": "red", "room": [0, 0]}]

@@ -11,7 +11,7 @@ import torch
 from envgen_nb.agent.learner import learners
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer
-from envgen_nb.world import get_simulator
+from envgen_nb.game.simulator import get_simulator
 
 WARM_UP = 8     # rollouts of each that are not counted: compiling, and the first episodes
 

@@ -18,8 +18,8 @@ from agent_tuning import RESULTS, trained
 
 from envgen_nb.agent.learner import Learner
 from envgen_nb.agent.networks import as_tensors
-from envgen_nb.files import append_jsonl
-from envgen_nb.world import get_simulator, make_vec
+from envgen_nb.game.files import append_jsonl
+from envgen_nb.game.simulator import get_simulator, make_vec
 
 
 @torch.no_grad()

@@ -20,7 +20,7 @@ import papermill
 from PIL import Image
 from tables import alone
 
-from envgen_nb.batch import run_notebook
+from envgen_nb.extras.batch import run_notebook
 from envgen_nb.studio.figures import few_colours
 from envgen_nb.studio.report import webp
 

@@ -21,11 +21,12 @@ logger = logging.getLogger(__name__)
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 MADE = ("notebooks", "reference", "project")     # folders in docs/ that are made here, and ignored by git
-PARTS = {     # folder of nbs/ → its title
-    "world": "Worlds, and the contract of a game", "crafter": "Crafter", "heist": "Heist", "minigrid": "MiniGrid",
-    "designer": "Designers", "curriculum": "Curricula", "agent": "Agents", "cycle": "The cycle",
-    "results": "Results", "experiment": "Experiments", "studio": "The studio", "commands": "Commands",
-    "lab": "Notebooks to run", "workshop": "Workshop"}
+PARTS = {     # folder of nbs/ → its title, in the order of reading
+    "1_game": "Worlds, and the contract of a game", "2_designer": "Designers", "3_agent": "Agents",
+    "4_curriculum": "Curricula", "5_cycle": "The cycle", "6_results": "Results", "7_experiment": "Experiments",
+    "8_studio": "The studio", "9_simulators/crafter": "Crafter", "9_simulators/heist": "Heist",
+    "9_simulators/minigrid": "MiniGrid", "extras": "Other learners, and commands", "lab": "Notebooks to run",
+    "workshop": "Workshop"}
 
 
 PARTS |= {path.name: path.name.capitalize() for path in sorted((ROOT / "nbs").iterdir())
@@ -50,7 +51,7 @@ def write(path: Path, text: str) -> Path:
 def place(target: Path) -> str | None:
     "The page of the site that shows a file of the repository, from the root of the site; None: there is none."
     inside = target.relative_to(ROOT)
-    if inside.parts[0] == "nbs" and len(inside.parts) in (2, 3) and target.suffix in (".ipynb", ".md"):
+    if inside.parts[0] == "nbs" and 2 <= len(inside.parts) <= 4 and target.suffix in (".ipynb", ".md"):
         return f"/notebooks/{inside.relative_to('nbs')}"
     if inside.parts[0] == "docs" and target.suffix in (".md", ".png", ".svg", ".webp"):
         return f"/{inside.relative_to('docs')}"
@@ -120,7 +121,8 @@ def notebook(path: Path) -> str:
                     output.data["text/html"] = plotly_html(figure, f"figure-{cell.id}-{k}")
         cells.append(cell)
     if drawn:
-        script = '```{raw} html\n<script src="../../_static/plotly.min.js"></script>\n```'
+        up = "../" * (len(path.relative_to(ROOT / "nbs").parts))
+        script = f'```{{raw}} html\n<script src="{up}_static/plotly.min.js"></script>\n```'
         cells.append(nbformat.v4.new_markdown_cell(script, id="plotly-script"))
     book.cells = cells
     return nbformat.writes(book)
@@ -310,25 +312,29 @@ def module(path: Path) -> str:
     return "\n".join(lines)
 
 
+def page(part: str) -> str:
+    "The name of a part's page in the reference: `9_simulators/crafter` has `crafter`."
+    return re.sub(r"^\d_", "", part.rpartition("/")[2])
+
+
 def reference() -> list[Path]:
     "A page for each part of the package, and a page that lists them."
     parts: dict[str, list[Path]] = {}
     for path in sorted((ROOT / "envgen_nb").rglob("*.py")):
-        named = re.search(r"File to edit: .*?nbs/(\w+)/(\d+\w?)", path.read_text()[:2000])
+        named = re.search(r"File to edit: .*?nbs/([\w/]+)/\d+_", path.read_text()[:2000])
         if named:
-            part = "crafter_fast" if path.parent.name == "fast" else named[1]
+            part = f"{named[1]}_fast" if path.parent.name == "fast" else named[1]
             parts.setdefault(part, []).append(path)
     made, index = [], ["# Reference", "", "Functions and classes with what their docstrings and the comments at their "
                        "arguments say. The notebooks explain them.", ""]
-    titles = {part: name for full, name in PARTS.items() for part in [full]} | {
-        "crafter_fast": "Crafter: the compiled engine"}
+    titles = PARTS | {"9_simulators/crafter_fast": "Crafter: the compiled engine"}
     order = [name for part in PARTS for name in (part, f"{part}_fast") if name in parts]
     for part in order:
         text = "\n\n".join([f"# {titles[part]}", *(module(path) for path in parts[part])])
-        made.append(write(DOCS / "reference" / f"{part}.md", text))
+        made.append(write(DOCS / "reference" / f"{page(part)}.md", text))
         names = ", ".join(f"`{'.'.join(path.relative_to(ROOT).with_suffix('').parts)}`" for path in parts[part])
-        index.append(f"- [{titles[part]}](/reference/{part}.md): {names.replace('.__init__', '')}")
-    listed = "\n".join(order)
+        index.append(f"- [{titles[part]}](/reference/{page(part)}.md): {names.replace('.__init__', '')}")
+    listed = "\n".join(map(page, order))
     index += ["", f"```{{toctree}}\n:hidden:\n\n{listed}\n```"]
     return [*made, write(DOCS / "reference" / "index.md", "\n".join(index))]
 

@@ -15,7 +15,7 @@ from typing import Any
 from envgen_nb.designer.prompt import PLACEHOLDERS
 from envgen_nb.experiment.file import own_experiments, read_experiment
 from envgen_nb.experiment.folder import ExperimentFolder
-from envgen_nb.files import read_jsonl
+from envgen_nb.game.files import read_jsonl
 from envgen_nb.results import PERCENT, Estimate, limits_of, mean, paired
 from envgen_nb.studio.charts import COLOURS, Panel, sheet
 from envgen_nb.studio.experiment import gain_curves, plus_minus, setting_curves

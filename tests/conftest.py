@@ -34,7 +34,7 @@ COMPILED = """
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import train
-from envgen_nb.world import make_vec
+from envgen_nb.game.simulator import make_vec
 preset = get_preset("symbols", num_envs=4, rollout_steps=4)
 venv = make_vec("crafter", num_envs=4, obs="symbols", num_threads=2)
 train(PPO(preset, venv.single_observation_space, venv.single_action_space, 0), venv, 16)

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from envgen_nb.crafter.fast.engine import FastGame
-from envgen_nb.crafter.fast.parity import broken, differences, record_of
-from envgen_nb.crafter.fast.state import GAME, MOST
-from envgen_nb.crafter.reference import (
+from envgen_nb.game.world import check_world, parameters
+from envgen_nb.simulators.crafter.fast.engine import FastGame
+from envgen_nb.simulators.crafter.fast.parity import broken, differences, record_of
+from envgen_nb.simulators.crafter.fast.state import GAME, MOST
+from envgen_nb.simulators.crafter.reference import (
     ACTIONS,
     AREA,
     ITEMS,
@@ -33,9 +34,8 @@ from envgen_nb.crafter.reference import (
     engine,
     objects,
 )
-from envgen_nb.crafter.symbols import symbols
-from envgen_nb.crafter.world import MOMENTS, CrafterWorld, ExtendedCrafterWorld, meaning
-from envgen_nb.world import check_world, parameters
+from envgen_nb.simulators.crafter.symbols import symbols
+from envgen_nb.simulators.crafter.world import MOMENTS, CrafterWorld, ExtendedCrafterWorld, meaning
 
 ACTION = {name: number for number, name in enumerate(ACTIONS)}
 WAYS = ((-1, 0), (1, 0), (0, -1), (0, 1))

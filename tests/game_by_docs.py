@@ -1,4 +1,4 @@
-"""A small game, written by the documentation of `envgen_nb.world` alone: an apple is to be found on 5 × 5 cells.
+"""A small game, written by the documentation of `envgen_nb.game.world` alone: an apple is to be found on 5 × 5 cells.
 
 It makes new arrays in each step and plays in one thread, so it takes `copy` and `num_threads` and ignores them.
 """
@@ -11,16 +11,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from pydantic import Field
 
-from envgen_nb.world import (
-    Simulator,
-    World,
-    base_seeds,
-    check_changes,
-    check_number,
-    check_world,
-    step_limits,
-    world_fingerprint,
-)
+from envgen_nb.game.simulator import Simulator
+from envgen_nb.game.vector import base_seeds, check_changes, check_number, step_limits, world_fingerprint
+from envgen_nb.game.world import World, check_world
 
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]])
 OBJECTIVES = ("find_apple", "find_apple_soon")

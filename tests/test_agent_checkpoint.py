@@ -19,7 +19,7 @@ from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_ch
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import train
-from envgen_nb.examples import Orchard
+from envgen_nb.game.examples import Orchard
 
 PRESET = get_preset("symbols", hidden=(16, 16), rollout_steps=16, num_envs=8)
 

@@ -9,7 +9,8 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envgen_nb.agent.distillation import (
+from envgen_nb.agent.presets import get_preset
+from envgen_nb.extras.distillation import (
     Distillation,
     Trajectories,
     direction,
@@ -18,7 +19,6 @@ from envgen_nb.agent.distillation import (
     phase,
     predictions,
 )
-from envgen_nb.agent.presets import get_preset
 
 SPACE = spaces.Dict({"view": spaces.Box(0, 3, (3, 3), np.uint8), "bag": spaces.Box(0, 9, (4,), np.uint8)})
 TINY = get_preset("symbols", hidden=(16, 16), embedding=4, heads=2, num_envs=4, rollout_steps=8, minibatches=2,

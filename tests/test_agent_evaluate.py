@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from envgen_nb.agent.evaluate import Evaluation, evaluate, success_rates
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
-from envgen_nb.examples import OBJECTIVES, Orchard
+from envgen_nb.game.examples import OBJECTIVES, Orchard
 
 PRESET = get_preset("symbols", hidden=(16, 16), rollout_steps=16, num_envs=8)
 

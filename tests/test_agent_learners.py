@@ -14,8 +14,8 @@ from envgen_nb.agent.learner import learners
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer
 from envgen_nb.curriculum import EnvGen
+from envgen_nb.game.simulator import get_simulator
 from envgen_nb.studio.play import record
-from envgen_nb.world import get_simulator
 
 SYMBOLS = get_preset("symbols", hidden=(16, 16), memory=8, num_envs=4, rollout_steps=32, epochs=1, minibatches=2,
                      phase_rollouts=2, phase_epochs=1)

@@ -13,7 +13,7 @@ import torch
 
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
-from envgen_nb.world import get_simulator, make_vec
+from envgen_nb.game.simulator import get_simulator, make_vec
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 STEPS, EPISODES = 80_000, 90

@@ -22,7 +22,7 @@ from envgen_nb.agent.train import train
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import load_agent, open_run
 from envgen_nb.cycle.settings import SettingsError, changed_settings, checked_settings, make_settings
-from envgen_nb.examples import Orchard
+from envgen_nb.game.examples import Orchard
 
 PIXELS = spaces.Box(0, 255, (64, 64, 3), np.uint8)
 SYMBOLS = spaces.Dict({"items": spaces.Box(0, 9, (16,), np.uint8), "a.view": spaces.Box(0, 12, (9, 7), np.uint8),

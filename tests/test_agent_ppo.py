@@ -25,7 +25,7 @@ from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.ppo import gae, ppo_loss
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer, num_rollouts, play, train
-from envgen_nb.examples import Orchard
+from envgen_nb.game.examples import Orchard
 
 GUIDE = (Path(__file__).parent.parent / "docs" / "guides" / "loss.md").read_text()
 SMALL = get_preset("symbols", hidden=(32, 32), num_envs=8, rollout_steps=32, epochs=2, minibatches=2, gae_lambda=0.9,

@@ -9,11 +9,11 @@ import torch
 
 from envgen_nb.agent.learner import each, learners, make_rollout
 from envgen_nb.agent.presets import get_preset
-from envgen_nb.agent.rare import Examples
 from envgen_nb.agent.train import Trainer
-from envgen_nb.crafter.symbols import THINGS, present
 from envgen_nb.curriculum import EnvGen
-from envgen_nb.world import get_simulator
+from envgen_nb.extras.rare import Examples
+from envgen_nb.game.simulator import get_simulator
+from envgen_nb.simulators.crafter.symbols import THINGS, present
 
 CRAFTER = get_simulator("crafter")
 SMALL = get_preset("symbols", hidden=(16, 16), num_envs=6, rollout_steps=20, epochs=1, minibatches=2)

@@ -9,8 +9,9 @@ from envgen_nb.agent.learner import RandomLearner
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer
-from envgen_nb.curriculum import Changes, Constant, Curriculum, EnvGen, Episodes
-from envgen_nb.world import get_simulator
+from envgen_nb.curriculum import Constant, EnvGen
+from envgen_nb.game.episodes import Changes, Curriculum, Episodes
+from envgen_nb.game.simulator import get_simulator
 
 SMALL = get_preset("symbols", hidden=(16, 16), num_envs=4, rollout_steps=32, epochs=1, minibatches=2)
 CRAFTER = get_simulator("crafter")

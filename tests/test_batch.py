@@ -19,19 +19,19 @@ from nbconvert import HTMLExporter
 from PIL import Image, ImageSequence
 
 import envgen_nb
-from envgen_nb.batch import (
-    find_notebook,
-    notebook_parameters,
-    play,
-    read_parameters,
-)
-from envgen_nb.check import check_runs, check_settings
-from envgen_nb.cli import main
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import open_run, reserve_folder, runs_folder
 from envgen_nb.cycle.settings import RunSettings, SettingsError, load_settings, make_settings
 from envgen_nb.designer.prompt import load_templates
+from envgen_nb.extras.batch import (
+    find_notebook,
+    notebook_parameters,
+    play,
+    read_parameters,
+)
+from envgen_nb.extras.check import check_runs, check_settings
+from envgen_nb.extras.cli import main
 from envgen_nb.studio.history import asked, templates_of
 from envgen_nb.studio.report import ReadOnce, write_report
 from envgen_nb.studio.watch import watched

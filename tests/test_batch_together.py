@@ -12,10 +12,10 @@ import nbformat
 import psutil
 import pytest
 
-from envgen_nb.batch import _private_folder
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.runs import list_runs
-from envgen_nb.files import read_jsonl
+from envgen_nb.extras.batch import _private_folder
+from envgen_nb.game.files import read_jsonl
 
 ENVGEN = Path(sys.executable).with_name("envgen")
 TINY = ("-p num_cycles 1 -p num_worlds 2 -p final_steps 0 -p evaluation_runs 1 -p evaluation_episodes 2 "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envgen_nb.heist.game import procgen_package
+from envgen_nb.simulators.heist.game import procgen_package
 
 
 def bench(what: str) -> dict:

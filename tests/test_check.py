@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from chat_server import ChatServer, answer, status
 
-import envgen_nb.check
-from envgen_nb.check import check, check_packages, check_runs, check_settings, report
-from envgen_nb.cli import main
+import envgen_nb.extras.check
 from envgen_nb.cycle.settings import read_ini
-from envgen_nb.files import hold_folder
+from envgen_nb.extras.check import check, check_packages, check_runs, check_settings, report
+from envgen_nb.extras.cli import main
+from envgen_nb.game.files import hold_folder
 
 ENVGEN = Path(sys.executable).parent / "envgen"
 KEY = "sk-thekeythatmustnotbetold"
@@ -99,7 +99,7 @@ def test_a_call_that_fails_says_why_and_not_the_key(monkeypatch):
 def test_wrong_settings_are_told_and_the_rest_is_looked_at(text, told, tmp_path, monkeypatch, capsys):
     (tmp_path / "settings.ini").write_text(text, encoding="latin-1")
     for slow in ("check_games", "check_jupyter", "check_speed"):
-        monkeypatch.setattr(envgen_nb.check, slow, lambda: iter(()))
+        monkeypatch.setattr(envgen_nb.extras.check, slow, lambda: iter(()))
     assert main(["check"]) == 1
     shown = capsys.readouterr().out
     assert told in shown and "WRONG     settings" in shown and "→" in shown and "CPU" in shown and "secret" not in shown
@@ -147,7 +147,7 @@ def test_an_error_that_nobody_expected_is_a_finding(monkeypatch):
     def fails():
         raise RuntimeError("the sky fell")
     for name in ("check_games", "check_jupyter", "check_speed"):
-        monkeypatch.setattr(envgen_nb.check, name, fails)
+        monkeypatch.setattr(envgen_nb.extras.check, name, fails)
     found = list(check())
     assert [finding.group for finding in found if finding.state == "wrong"] == ["Games", "Jupyter", "Speed"]
     assert "the sky fell" in str(found) and "CPU" in states(found)

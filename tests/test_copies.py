@@ -17,12 +17,12 @@ import envgen_nb  # noqa: F401  (registers the name)
 from envgen_nb.agent.learner import learners
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import train
-from envgen_nb.crafter.env import CrafterEnv
-from envgen_nb.crafter.vector import CrafterVectorEnv
-from envgen_nb.crafter.world import EpisodeSettings, ExtendedCrafterWorld, StartSettings
-from envgen_nb.heist.game import procgen_package
-from envgen_nb.heist.vector import HeistVectorEnv
-from envgen_nb.world import get_simulator, make_vec
+from envgen_nb.game.simulator import get_simulator, make_vec
+from envgen_nb.simulators.crafter.env import CrafterEnv
+from envgen_nb.simulators.crafter.vector import CrafterVectorEnv
+from envgen_nb.simulators.crafter.world import EpisodeSettings, ExtendedCrafterWorld, StartSettings
+from envgen_nb.simulators.heist.game import procgen_package
+from envgen_nb.simulators.heist.vector import HeistVectorEnv
 
 NAME = "envgen_nb/Crafter-v0"
 ACTIONS = np.random.default_rng(2).integers(17, size=400)
@@ -217,7 +217,7 @@ def test_other_code_finds_what_the_package_has():
 
 def test_what_exists_only_compiled_says_so():
     code = """
-from envgen_nb.world import make_vec
+from envgen_nb.game.simulator import make_vec
 make_vec("crafter", num_envs=1, obs="symbols", engine="reference").reset()
 try:
     make_vec("crafter", num_envs=1)

@@ -13,18 +13,18 @@ from crafter_parity import REGIMES, Difference, FastGame, Pair, choices, made, p
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envgen_nb.crafter.fast.parity import broken, compact, differences, record_of
-from envgen_nb.crafter.fast.state import GAME
-from envgen_nb.crafter.reference import ACTIONS, LENGTH, OBJECTIVES, Game
-from envgen_nb.crafter.world import MOMENTS, THINGS, ExtendedCrafterWorld
-from envgen_nb.world import parameters
+from envgen_nb.game.world import parameters
+from envgen_nb.simulators.crafter.fast.parity import broken, compact, differences, record_of
+from envgen_nb.simulators.crafter.fast.state import GAME
+from envgen_nb.simulators.crafter.reference import ACTIONS, LENGTH, OBJECTIVES, Game
+from envgen_nb.simulators.crafter.world import MOMENTS, THINGS, ExtendedCrafterWorld
 
 # Bounds checks.
 
 BOUNDS = """
 import numba, sys
 import numpy as np
-from envgen_nb.crafter.fast.compile import FOLDER, compiled, inner
+from envgen_nb.simulators.crafter.fast.compile import FOLDER, compiled, inner
 
 @inner
 def at(values, i):

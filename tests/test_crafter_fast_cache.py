@@ -15,8 +15,8 @@ import envgen_nb
 HUNGER = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from envgen_nb.crafter.fast import compile
-from envgen_nb.crafter.fast.engine import FastGame
+from envgen_nb.simulators.crafter.fast import compile
+from envgen_nb.simulators.crafter.fast.engine import FastGame
 assert compile.__file__.startswith(sys.argv[1])
 game = FastGame(seed=3)
 game.begin()
@@ -78,7 +78,7 @@ def test_changed_rules_are_played_even_where_only_a_callee_has_changed(played, t
     site, cache, first, _ = played
     changed = tmp_path / "site"
     shutil.copytree(site, changed)                              # with its times, by which numba goes
-    path = changed / "envgen_nb" / "crafter" / "fast" / "dynamics.py"
+    path = changed / "envgen_nb" / "simulators" / "crafter" / "fast" / "dynamics.py"
     path.chmod(0o644)
     before, text = path.stat(), path.read_text()
     assert text.count("game.hunger > 25") == 1
@@ -91,7 +91,7 @@ def test_changed_rules_are_played_even_where_only_a_callee_has_changed(played, t
 def test_where_the_chosen_folder_cannot_be_written_it_is_the_temporary_one(tmp_path):
     (tmp_path / "a file").touch()
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "a file"), "TMPDIR": str(tmp_path)}
-    code = "from envgen_nb.crafter.fast import compile; print(compile.FOLDER.parent)"
+    code = "from envgen_nb.simulators.crafter.fast import compile; print(compile.FOLDER.parent)"
     done = subprocess.run([sys.executable, "-c", code], env=environment, text=True, capture_output=True, check=True)
     assert done.stdout == f"{tmp_path / f'envgen_nb-{os.getuid()}'}\n"
     assert done.stderr == f"Compiled code is kept in {done.stdout.strip()}, because {tmp_path / 'a file'} cannot be " \
@@ -118,7 +118,8 @@ def test_a_user_with_a_number_and_no_home(home, tmp_path):
         os.setgid(54321)
         os.setuid(54321)
         libc.capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(4, 4, 0, 0, 0, 0))    # to read files
-        import envgen_nb.agent.distillation, envgen_nb.crafter.reference, envgen_nb.crafter.fast.compile as compile
+        import envgen_nb.extras.distillation, envgen_nb.simulators.crafter.reference
+        from envgen_nb.simulators.crafter.fast import compile
         print(compile.FOLDER.parent)
         """
     tmp_path.parent.parent.chmod(0o755)

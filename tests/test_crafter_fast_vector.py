@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from forms import first
 
-from envgen_nb import conformance
-from envgen_nb.crafter.fast.batch import READY
-from envgen_nb.crafter.reference import OBJECTIVES
-from envgen_nb.crafter.simulator import Crafter
-from envgen_nb.crafter.vector import CrafterVectorEnv
-from envgen_nb.crafter.world import EpisodeSettings, ExtendedCrafterWorld, StartSettings
-from envgen_nb.world import make_vec
+from envgen_nb.game import conformance
+from envgen_nb.game.simulator import make_vec
+from envgen_nb.simulators.crafter.fast.batch import READY
+from envgen_nb.simulators.crafter.reference import OBJECTIVES
+from envgen_nb.simulators.crafter.simulator import Crafter
+from envgen_nb.simulators.crafter.vector import CrafterVectorEnv
+from envgen_nb.simulators.crafter.world import EpisodeSettings, ExtendedCrafterWorld, StartSettings
 
 CRAFTER = Crafter()
 WORLDS = [None, *CRAFTER.practice("eat_cow", "extended")[:2], CRAFTER.practice("defeat_skeleton", "extended")[0],

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from forms import first
 
-from envgen_nb.crafter.env import CrafterEnv
-from envgen_nb.crafter.reference import ITEMS, Game, objects
-from envgen_nb.crafter.symbols import OBJECTS
-from envgen_nb.crafter.world import CrafterWorld, EnvironmentSettings, ExtendedCrafterWorld
+from envgen_nb.simulators.crafter.env import CrafterEnv
+from envgen_nb.simulators.crafter.reference import ITEMS, Game, objects
+from envgen_nb.simulators.crafter.symbols import OBJECTS
+from envgen_nb.simulators.crafter.world import CrafterWorld, EnvironmentSettings, ExtendedCrafterWorld
 
 NOTHING_SET = [None, CrafterWorld(), ExtendedCrafterWorld(),
                CrafterWorld(environment_settings=EnvironmentSettings(target_biome="natural"))]
@@ -208,8 +208,8 @@ else:
 before = "gym" in sys.modules
 import hashlib
 import numpy as np
-from envgen_nb.crafter.env import CrafterEnv
-import envgen_nb.crafter.vector
+from envgen_nb.simulators.crafter.env import CrafterEnv
+import envgen_nb.simulators.crafter.vector
 assert ("gym" in sys.modules) == before and "crafter" not in sys.modules and "torch" not in sys.modules
 digest = hashlib.sha256()
 actions = np.random.RandomState(0)

@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import envgen_nb
-from envgen_nb import conformance
-from envgen_nb.crafter.env import CrafterEnv
-from envgen_nb.crafter.games import Plan, SavedGame, origin_of, pack_game, unpack_game
-from envgen_nb.crafter.reference import ACTIONS, OBJECTIVES, Game
-from envgen_nb.crafter.simulator import Crafter
-from envgen_nb.crafter.spaces import KnownWorld
-from envgen_nb.crafter.vector import ENGINES, CrafterVectorEnv, base_seeds
-from envgen_nb.crafter.world import (
+from envgen_nb.game import conformance
+from envgen_nb.game.world import check_world
+from envgen_nb.simulators.crafter.env import CrafterEnv
+from envgen_nb.simulators.crafter.games import EngineSpec, SavedGame, origin_of, pack_game, unpack_game
+from envgen_nb.simulators.crafter.reference import ACTIONS, OBJECTIVES, Game
+from envgen_nb.simulators.crafter.simulator import Crafter
+from envgen_nb.simulators.crafter.spaces import KnownWorld
+from envgen_nb.simulators.crafter.vector import ENGINES, CrafterVectorEnv, base_seeds
+from envgen_nb.simulators.crafter.world import (
     CrafterWorld,
     EnvironmentSettings,
     ExtendedCrafterWorld,
     InventorySettings,
     Objective,
 )
-from envgen_nb.world import check_world
 
 MOUNTAIN = CrafterWorld(environment_settings=EnvironmentSettings(target_biome="mountain"),
                         inventory_settings=InventorySettings(wood_pickaxe=1))
@@ -185,7 +185,7 @@ def test_a_state_names_the_world_that_is_not_known_here():
 
 @given(st.data())
 def test_no_bytes_but_saved_ones_are_taken_for_a_state(data):
-    origin = origin_of(Plan([KnownWorld(0, None, 100)], (7,), "symbols", 0), 0, 0)
+    origin = origin_of(EngineSpec([KnownWorld(0, None, 100)], (7,), "symbols", 0), 0, 0)
     saved = SavedGame(origin, 7, 3, 0, bytes(range(17)))
     good = pack_game(saved)
     assert unpack_game(good) == saved

@@ -9,14 +9,14 @@ import torch
 from forms import first
 
 from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
-from envgen_nb.batch import play
-from envgen_nb.cli import main
 from envgen_nb.cycle.edit import position
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
 from envgen_nb.cycle.run import Evaluated, Finished, Training, run_cycles
 from envgen_nb.cycle.runs import label_run
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.files import FolderGone, append_jsonl, write_text
+from envgen_nb.extras.batch import play
+from envgen_nb.extras.cli import main
+from envgen_nb.game.files import FolderGone, append_jsonl, write_text
 from envgen_nb.studio.compare import compare_view
 from envgen_nb.studio.report import write_report
 from envgen_nb.studio.run import Session

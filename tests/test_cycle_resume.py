@@ -18,12 +18,12 @@ from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.agent.guards import NotFiniteError
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import num_rollouts
-from envgen_nb.crafter.vector import CrafterVectorEnv
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
 from envgen_nb.cycle.run import Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.files import FolderInUse, read_jsonl
+from envgen_nb.game.files import FolderInUse, read_jsonl
+from envgen_nb.simulators.crafter.vector import CrafterVectorEnv
 
 SMALL = dict(vocabulary="extended", num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=6_144,
              evaluation_runs=1, evaluation_episodes=4, threads=1, seed=5, device=DEVICE, deterministic=DEVICE != "cpu")

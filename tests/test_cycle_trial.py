@@ -27,7 +27,7 @@ from envgen_nb.designer.base import Designer, Reply, designers, make_designer
 from envgen_nb.designer.design import DesignError, best, learnability
 from envgen_nb.designer.offline import Offline
 from envgen_nb.designer.reply import Design, format_reply
-from envgen_nb.world import get_simulator
+from envgen_nb.game.simulator import get_simulator
 
 TRIED = SMALL | {"num_cycles": 2, "cycle_steps": 4_096, "world_length": 60, "num_worlds": 2, "num_candidates": 4,
                  "trial_episodes": 2, "vocabulary": "extended"}

@@ -39,8 +39,10 @@ from envgen_nb.designer.prompt import (
     update_prompt,
 )
 from envgen_nb.designer.reply import Design, format_reply, parse_reply
-from envgen_nb.files import write_text
-from envgen_nb.world import check_world, get_simulator, parameters, save_worlds
+from envgen_nb.game.files import write_text
+from envgen_nb.game.simulator import get_simulator
+from envgen_nb.game.world import check_world, parameters
+from envgen_nb.game.world_files import save_worlds
 
 RECORDINGS = Path(__file__).parent / "recordings"
 CRAFTER = get_simulator("crafter")
@@ -447,7 +449,7 @@ def test_designer_needs_no_torch_and_no_game():
     modules = sorted(f"envgen_nb.designer.{path.stem}" for path in
                      (Path(__file__).parents[1] / "envgen_nb" / "designer").glob("*.py") if path.stem != "__init__")
     code = (f"import sys, {', '.join(modules)}\n"
-            "print([m for m in sys.modules if m == 'torch' or m.startswith(('envgen_nb.crafter', 'envgen_nb.agent'))])")
+            "print([m for m in sys.modules if m == 'torch' or m.startswith(('envgen_nb.sim', 'envgen_nb.agent'))])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]" and len(modules) == 10
 

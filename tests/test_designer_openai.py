@@ -19,7 +19,6 @@ from urllib.parse import quote
 import pytest
 from chat_server import ChatServer, answer, drop, drop_midway, raw, refuses, slow, status
 
-from envgen_nb.cli import main
 from envgen_nb.cycle.folder import create_run, write_worlds
 from envgen_nb.cycle.run import Accepted, run_cycles
 from envgen_nb.cycle.runs import open_run
@@ -28,14 +27,15 @@ from envgen_nb.designer.base import DesignerError, Request, make_designer
 from envgen_nb.designer.design import Budget, BudgetError, DesignError, conversation, design
 from envgen_nb.designer.prompt import first_prompt, load_templates
 from envgen_nb.designer.reply import Design, format_reply, response_schema
-from envgen_nb.files import append_jsonl, write_text
+from envgen_nb.extras.cli import main
+from envgen_nb.game.files import append_jsonl, write_text
+from envgen_nb.game.simulator import get_simulator
 from envgen_nb.results import kept_summary
 from envgen_nb.studio.compare import run_table
 from envgen_nb.studio.progress import watch
 from envgen_nb.studio.reply import conversation_html, cost_html
 from envgen_nb.studio.report import write_report
 from envgen_nb.studio.run import Session
-from envgen_nb.world import get_simulator
 
 CRAFTER = get_simulator("crafter")
 PROMPT = first_prompt(load_templates(), CRAFTER, num_worlds=2)

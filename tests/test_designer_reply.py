@@ -21,9 +21,10 @@ from envgen_nb.designer.reply import (
     response_schema,
     unmarked,
 )
-from envgen_nb.examples import GardenWorld, Soil
+from envgen_nb.game.examples import GardenWorld, Soil
+from envgen_nb.game.simulator import get_simulator
+from envgen_nb.game.world import Section, World, parameters, random_world
 from envgen_nb.studio.reply import reply_html
-from envgen_nb.world import Section, World, get_simulator, parameters, random_world
 
 RECORDINGS = Path(__file__).parent / "recordings"
 CRAFTER = get_simulator("crafter")

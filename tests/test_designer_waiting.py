@@ -9,7 +9,7 @@ import pytest
 from envgen_nb.cycle.folder import create_run
 from envgen_nb.cycle.run import Accepted, run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.files import write_text
+from envgen_nb.game.files import write_text
 from envgen_nb.studio.progress import watch
 from envgen_nb.studio.run import Session
 

@@ -82,15 +82,15 @@ def test_no_link_is_dead(site):
 def test_everything_is_in_it(site):
     """Each notebook with its outputs, each guide, and each public function with what its arguments are."""
     root = site.parents[2]
-    for path in (root / "nbs").glob("*/*.ipynb"):
-        assert (site / "notebooks" / path.parent.name / f"{path.stem}.html").exists(), path.name
+    for path in (root / "nbs").rglob("*.ipynb"):
+        assert (site / "notebooks" / path.relative_to(root / "nbs").with_suffix(".html")).exists(), path.name
     for path in (root / "docs" / "guides").glob("*.md"):
         assert (site / "guides" / f"{path.stem}.html").exists()
-    assert "data:image" in (site / "notebooks/studio/85_studio.play.html").read_text()
-    ppo = (site / "notebooks/agent/55_agent.ppo.html").read_text()
+    assert "data:image" in (site / "notebooks/8_studio/12_play.html").read_text()
+    ppo = (site / "notebooks/3_agent/07_ppo.html").read_text()
     assert "<math" in ppo and "#| export" not in ppo and "_images/" in ppo
-    reference = (site / "reference/curriculum.html").read_text()
-    assert 'id="envgen_nb.curriculum.Curriculum.begin"' in reference
+    reference = (site / "reference/game.html").read_text()
+    assert 'id="envgen_nb.game.episodes.Curriculum.begin"' in reference
     assert "environment steps of the rollout that is over" in reference
     for path in (root / "envgen_nb").rglob("*.py"):
         public = re.search(r"^__all__ = \[(.*?)\]", path.read_text(), re.MULTILINE | re.DOTALL)

@@ -20,7 +20,7 @@ from envgen_nb.experiment.folder import ExperimentFolder, open_experiment, write
 from envgen_nb.experiment.places import Local
 from envgen_nb.experiment.run import TAKEN_OVER, command, note_failure, spent, take
 from envgen_nb.experiment.schedule import run_experiment
-from envgen_nb.files import holder
+from envgen_nb.game.files import holder
 from envgen_nb.studio.experiment import board_html, results_text
 
 ENVGEN = Path(sys.executable).with_name("envgen")

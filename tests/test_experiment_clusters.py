@@ -12,7 +12,7 @@ from envgen_nb.experiment.file import parse_experiment
 from envgen_nb.experiment.folder import ExperimentFolder, open_experiment
 from envgen_nb.experiment.places import make_place
 from envgen_nb.experiment.schedule import run_experiment
-from envgen_nb.files import read_jsonl
+from envgen_nb.game.files import read_jsonl
 
 FILE = """name = "small"
 baseline = "plain"

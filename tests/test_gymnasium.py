@@ -17,9 +17,9 @@ from packaging.version import Version
 from stable_baselines3.common.env_checker import check_env as check_env_by_sb3
 
 import envgen_nb
-from envgen_nb.crafter.env import CrafterEnv
-from envgen_nb.crafter.vector import CrafterVectorEnv
-from envgen_nb.crafter.world import CrafterWorld, EnvironmentSettings, InventorySettings
+from envgen_nb.simulators.crafter.env import CrafterEnv
+from envgen_nb.simulators.crafter.vector import CrafterVectorEnv
+from envgen_nb.simulators.crafter.world import CrafterWorld, EnvironmentSettings, InventorySettings
 
 NAME = "envgen_nb/Crafter-v0"
 OLD = Path(sys.prefix) / "gymnasium-1.2.2"        # made by `make test-all`

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from forms import first
 
-from envgen_nb.heist.levels import Level, make_level, solve
-from envgen_nb.heist.world import MAZE_SIZES, HardHeistWorld, HeistWorld, void_settings
-from envgen_nb.world import check_world
+from envgen_nb.game.world import check_world
+from envgen_nb.simulators.heist.levels import Level, make_level, solve
+from envgen_nb.simulators.heist.world import MAZE_SIZES, HardHeistWorld, HeistWorld, void_settings
 
 CHOICES = {"maze_size": MAZE_SIZES, "locks": (0, 1, 2, 3), "keys_held": (0, 0, 1, 2, 3),
            "gem_distance": ("near", "any", "far"), "start": ("near key", "far from key"),

@@ -7,25 +7,25 @@ import pytest
 import torch
 from PIL import Image
 
-from envgen_nb.heist.game import Games, procgen_package
+from envgen_nb.simulators.heist.game import Games, procgen_package
 
 if not procgen_package():
     pytest.skip("there is no build of Procgen for this machine", allow_module_level=True)
 
 from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
 from envgen_nb.agent.presets import get_preset
-from envgen_nb.batch import play
-from envgen_nb.cli import main
-from envgen_nb.curriculum import Episodes
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
 from envgen_nb.cycle.run import Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.heist import game, vector
-from envgen_nb.heist.vector import OBJECTIVES
-from envgen_nb.heist.world import HardHeistWorld
+from envgen_nb.extras.batch import play
+from envgen_nb.extras.cli import main
+from envgen_nb.game.episodes import Episodes
+from envgen_nb.game.simulator import games, get_simulator
 from envgen_nb.results import training_episodes, training_score
+from envgen_nb.simulators.heist import game, vector
+from envgen_nb.simulators.heist.vector import OBJECTIVES
+from envgen_nb.simulators.heist.world import HardHeistWorld
 from envgen_nb.studio.figures import missing_html, table_text
-from envgen_nb.world import games, get_simulator
 
 SMALL = dict(simulator="heist", agent="laptop", num_cycles=1, num_worlds=4, cycle_steps=4096, final_steps=2048,
              world_length=60, evaluation_runs=1, evaluation_episodes=4, threads=1, seed=3,

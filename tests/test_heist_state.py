@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from envgen_nb.heist.game import _PACKAGES, Games, procgen_package
-from envgen_nb.heist.state import GEM, MODES, PLAYER, StateError, read_state, write_state
+from envgen_nb.simulators.heist.game import _PACKAGES, Games, procgen_package
+from envgen_nb.simulators.heist.state import GEM, MODES, PLAYER, StateError, read_state, write_state
 
 if not procgen_package():
     pytest.skip("there is no build of Procgen for this machine", allow_module_level=True)

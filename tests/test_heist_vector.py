@@ -5,12 +5,12 @@ import types
 import numpy as np
 import pytest
 
-from envgen_nb import conformance
-from envgen_nb.bench import plain_heist
-from envgen_nb.heist.game import procgen_package
-from envgen_nb.heist.state import KEY, LOCK, read_state
-from envgen_nb.heist.vector import CONDITIONS, OBJECTIVES, HeistVectorEnv
-from envgen_nb.heist.world import HardHeistWorld, HeistWorld
+from envgen_nb.extras.bench import plain_heist
+from envgen_nb.game import conformance
+from envgen_nb.simulators.heist.game import procgen_package
+from envgen_nb.simulators.heist.state import KEY, LOCK, read_state
+from envgen_nb.simulators.heist.vector import CONDITIONS, OBJECTIVES, HeistVectorEnv
+from envgen_nb.simulators.heist.world import HardHeistWorld, HeistWorld
 
 if not procgen_package():
     pytest.skip("there is no build of Procgen for this machine", allow_module_level=True)

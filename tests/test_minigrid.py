@@ -8,13 +8,15 @@ import pytest
 
 pytest.importorskip("minigrid")
 
-from envgen_nb.conformance import check_simulator
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import Evaluated, run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.prompt import first_prompt, load_templates
 from envgen_nb.designer.reply import Design, format_reply, parse_reply, response_schema
-from envgen_nb.minigrid import (
+from envgen_nb.game.conformance import check_simulator
+from envgen_nb.game.simulator import games, get_simulator
+from envgen_nb.game.world import check_world, random_world
+from envgen_nb.simulators.minigrid import (
     LENGTH,
     MiniGrid,
     MiniGridWorld,
@@ -27,7 +29,6 @@ from envgen_nb.minigrid import (
     solvable,
 )
 from envgen_nb.studio.play import Play, record
-from envgen_nb.world import check_world, games, get_simulator, random_world
 
 LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE = range(6)
 AROUND = ((1, 0), (0, 1), (-1, 0), (0, -1))          # by direction

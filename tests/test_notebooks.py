@@ -17,8 +17,9 @@ from envgen_nb.cycle.folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["nbdev.test", "envgen_nb.cli", "envgen_nb.batch", "envgen_nb.studio.studio",
-                              "envgen_nb.crafter.simulator", "envgen_nb.heist.simulator", "openai", "tensorboard"])
+FORKS.set_forkserver_preload(["nbdev.test", "envgen_nb.extras.cli", "envgen_nb.extras.batch", "envgen_nb.studio.studio",
+                              "envgen_nb.simulators.crafter.simulator", "envgen_nb.simulators.heist.simulator",
+                              "openai", "tensorboard"])
 
 
 def run_notebook(path: Path, told: Path) -> None:
@@ -33,13 +34,31 @@ def run_notebook(path: Path, told: Path) -> None:
 
 # They compile what their own cells define, measure, or train and draw, which takes from ten seconds to half a minute;
 # other tests try the same code in the short form.
-LONG = ("00_files", "05", "06", "14", "17", "18", "19", "20", "21", "22", "23", "24", "25", "26", "27", "28a", "29",
-        "33", "34", "35", "36", "51", "53", "55", "57", "58", "62", "63", "64", "67", "68", "70", "71", "72", "73",
-        "75", "79", "81", "82", "77a", "83", "84", "85a", "86", "87", "90", "91", "92", "93")
-NOTEBOOKS = [pytest.param(path, id=path.stem, marks=[pytest.mark.long] * path.stem.startswith(LONG))
-             for path in sorted([*(ROOT / "nbs").glob("*.ipynb"), *(ROOT / "nbs").glob("*/*.ipynb")],
-                                key=lambda path: path.name)
-             if path.parent.name not in ("lab", "workshop")]
+LONG = {
+        "agent.evaluate", "agent.fused", "agent.networks", "agent.on_policy", "agent.ppo", "agent.train",
+        "cycle.edit", "cycle.run", "experiment.file", "experiment.folder", "experiment.run", "experiment.schedule",
+        "extras.batch", "extras.bench", "extras.bench_train", "extras.check", "extras.distillation", "extras.memory",
+        "extras.rare", "game.examples", "game.files", "game.sb3", "results", "simulators.crafter.env",
+        "simulators.crafter.fast.batch", "simulators.crafter.fast.dynamics", "simulators.crafter.fast.engine",
+        "simulators.crafter.fast.noise", "simulators.crafter.fast.parity", "simulators.crafter.fast.picture",
+        "simulators.crafter.fast.random", "simulators.crafter.fast.terrain", "simulators.crafter.fast.threads",
+        "simulators.crafter.games", "simulators.crafter.player", "simulators.crafter.simulator",
+        "simulators.crafter.vector", "simulators.heist.game", "simulators.heist.simulator", "simulators.heist.vector",
+        "simulators.minigrid", "studio.charts", "studio.compare", "studio.history", "studio.plan", "studio.prompt",
+        "studio.reply", "studio.report", "studio.run", "studio.step", "studio.studio", "studio.watch",
+        "studio.worlds",
+}
+
+
+def module_of(path: Path) -> str:
+    """The module that a notebook is exported to; the page on the method is none."""
+    found = re.search(r"default_exp ([\w.]+)", path.read_text())
+    return found[1] if found else path.stem
+
+
+NOTEBOOKS = [pytest.param(path, id=module_of(path), marks=[pytest.mark.long] * (module_of(path) in LONG))
+             for path in sorted((ROOT / "nbs").rglob("[0-9]*.ipynb"))
+             if path.parent.name not in ("lab", "workshop", ".ipynb_checkpoints")]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS)

@@ -8,7 +8,7 @@ import pytest
 from envgen_nb.agent.evaluate import Evaluation
 from envgen_nb.cycle.folder import create_run
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.files import append_jsonl, write_json
+from envgen_nb.game.files import append_jsonl, write_json
 from envgen_nb.results import kept_summary, measured_rates, scores, summary
 from envgen_nb.studio.compare import compare_view
 from envgen_nb.studio.figures import changes, success_html, table_text

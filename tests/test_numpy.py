@@ -15,8 +15,8 @@ import torch
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.train import train
-from envgen_nb.heist.game import procgen_package
-from envgen_nb.world import get_simulator, make_vec
+from envgen_nb.simulators.heist.game import procgen_package
+from envgen_nb.game.simulator import get_simulator, make_vec
 
 digest = hashlib.sha256()
 for name, obs in (("crafter", "pixels"), ("crafter", "symbols"), ("heist", "pixels")):
@@ -57,6 +57,7 @@ def test_the_same_bits_with_the_old_numpy_and_the_new():
 
 
 def test_nobody_is_told_that_gym_is_old():
-    code = "from envgen_nb.world import make_vec; make_vec('heist', num_envs=2).reset(); make_vec('crafter').reset()"
+    code = ("from envgen_nb.game.simulator import make_vec; "
+            "make_vec('heist', num_envs=2).reset(); make_vec('crafter').reset()")
     done = subprocess.run([sys.executable, "-W", "default", "-c", code], capture_output=True, text=True)
     assert "gym" not in done.stderr.lower() or "pip install 'envgen_nb[heist]'" in done.stderr

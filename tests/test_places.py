@@ -11,8 +11,6 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from envgen_nb.check import check_jupyter, check_runs
-from envgen_nb.cli import main
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.runs import list_runs, open_run, reserve_folder
 from envgen_nb.cycle.settings import SettingsError, make_settings, read_ini
@@ -20,6 +18,8 @@ from envgen_nb.experiment.file import parse_experiment
 from envgen_nb.experiment.folder import open_experiment
 from envgen_nb.experiment.places import make_place
 from envgen_nb.experiment.schedule import run_experiment
+from envgen_nb.extras.check import check_jupyter, check_runs
+from envgen_nb.extras.cli import main
 
 PLAIN = {"designer": "none", "num_cycles": 1}
 
@@ -70,7 +70,7 @@ def test_a_file_system_without_flock(number, here, monkeypatch):
     run = create_run(make_settings(**PLAIN, cycle_steps=1024, final_steps=0, evaluation_episodes=1,
                                    evaluation_runs=1, learner="random"), here / "run")
     from envgen_nb.cycle.run import run_cycles
-    from envgen_nb.files import FolderInUse, hold_folder, holder
+    from envgen_nb.game.files import FolderInUse, hold_folder, holder
     going = run_cycles(run.path)
     next(going)
     assert holder(run.path) == os.getpid()

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from envgen_nb.cli import main
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run, trust
 from envgen_nb.cycle.settings import NAMING, SettingsError, changed_settings, make_settings
 from envgen_nb.designer.base import designers
+from envgen_nb.extras.cli import main
+from envgen_nb.game.simulator import games
 from envgen_nb.studio.figures import success_html
 from envgen_nb.studio.studio import Studio
-from envgen_nb.world import games
 
 TESTS = Path(__file__).parent
 ENVGEN = Path(sys.executable).with_name("envgen")
@@ -40,7 +40,7 @@ GARDENER = '''"""A designer and a curriculum."""
 import os
 from pathlib import Path
 
-from envgen_nb.curriculum import Changes, Curriculum
+from envgen_nb.game.episodes import Changes, Curriculum
 from envgen_nb.designer.base import Designer
 from envgen_nb.designer.reply import Design
 

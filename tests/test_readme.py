@@ -19,15 +19,15 @@ import pytest
 
 import envgen_nb
 from envgen_nb.agent.learner import learners
-from envgen_nb.cli import build_parser
-from envgen_nb.conformance import check_simulator
 from envgen_nb.curriculum import curricula
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.designer.base import designers
 from envgen_nb.experiment.folder import ExperimentFolder
 from envgen_nb.experiment.places import places
+from envgen_nb.extras.cli import build_parser
+from envgen_nb.game.conformance import check_simulator
+from envgen_nb.game.simulator import games, get_simulator
 from envgen_nb.studio.experiment import results_text
-from envgen_nb.world import games, get_simulator
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -117,7 +117,7 @@ def test_make_lab(tmp_path):
         assert {"1_a_world_from_words.ipynb", "teacher.md"} <= workshops
         changed = json.dumps({"type": "notebook", "format": "json", "content": opened["content"]}).encode()
         assert ask("lab/envgen.ipynb", "PUT", changed)["name"] == "envgen.ipynb"
-        assert not ask("nbs/agent/55_agent.ppo.ipynb?content=0")["writable"]
+        assert not ask("nbs/3_agent/07_ppo.ipynb?content=0")["writable"]
         with pytest.raises(urllib.error.HTTPError, match="403"):
             ask("nbs/lab/envgen.ipynb", "PUT", changed)
     finally:
@@ -231,7 +231,7 @@ def test_the_page_comes_first():
     """The method on one page: short, nothing of it hidden, and the first that a reader is led to."""
     cells = json.loads((ROOT / "nbs" / "00_envgen.ipynb").read_text())["cells"]
     lines = [line for cell in cells if cell["cell_type"] == "code" for line in "".join(cell["source"]).splitlines()]
-    assert len(lines) <= 80 and not any("envgen_nb.cycle" in line or "envgen_nb.batch" in line for line in lines)
+    assert len(lines) <= 80 and not any("envgen_nb.cycle" in line or "envgen_nb.extras.batch" in line for line in lines)
     assert "## Each line is a chapter" in "".join(cells[-1]["source"])
     for name in ("README.md", "docs/index.md", "docs/guides/teach.md", "nbs/workshop/teacher.md"):
         assert links((ROOT / name).read_text())[0].endswith("00_envgen.ipynb"), name
@@ -372,7 +372,7 @@ def test_the_package_is_whole(tmp_path, long):
     assert modules <= there, modules - there
 
     empty.mkdir()
-    code = "from envgen_nb.batch import find_notebook; print(find_notebook())"
+    code = "from envgen_nb.extras.batch import find_notebook; print(find_notebook())"
     found = sh([sys.executable, "-c", code], cwd=empty, PYTHONPATH=str(site))
     assert found.stdout.strip() == str(site / "envgen_nb" / "lab" / "envgen.ipynb")
     if not long:                          # to run it takes a minute: its engine is compiled anew

@@ -4,12 +4,13 @@ import pytest
 from gymnasium import spaces
 from pydantic import Field
 
-from envgen_nb.conformance import check_simulator
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import Evaluated, run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.simple import Game, SimpleSimulator
-from envgen_nb.world import World, games
+from envgen_nb.game.conformance import check_simulator
+from envgen_nb.game.simple import Game, SimpleSimulator
+from envgen_nb.game.simulator import games
+from envgen_nb.game.world import World
 
 
 class StairsWorld(World):

@@ -25,7 +25,8 @@ from envgen_nb.cycle.runs import newest_run, open_run
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.prompt import load_templates
 from envgen_nb.designer.reply import Design
-from envgen_nb.files import hold_folder, read_jsonl
+from envgen_nb.game.files import hold_folder, read_jsonl
+from envgen_nb.game.simulator import get_simulator
 from envgen_nb.results import history
 from envgen_nb.studio.compare import Comparison, strip_html
 from envgen_nb.studio.figures import BEFORE_EDIT, worlds_html
@@ -37,7 +38,6 @@ from envgen_nb.studio.run import Session
 from envgen_nb.studio.step import curves_view, status_html
 from envgen_nb.studio.studio import PAGES, Studio, WorldsTab, still_html
 from envgen_nb.studio.worlds import gallery_html, legend_html
-from envgen_nb.world import get_simulator
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=8_192, evaluation_runs=2,
              evaluation_episodes=2, threads=1, seed=5)
@@ -344,7 +344,7 @@ def test_a_run_can_be_read_when_its_recordings_are_gone(tmp_path, monkeypatch):
 @contextlib.contextmanager
 def held_elsewhere(folder: Path) -> Iterator[int]:
     """Another process holds a folder; its number."""
-    code = ("import sys, time; from envgen_nb.files import hold_folder\n"
+    code = ("import sys, time; from envgen_nb.game.files import hold_folder\n"
             "with hold_folder(sys.argv[1]): print('held', flush=True); time.sleep(60)")
     other = subprocess.Popen([sys.executable, "-c", code, folder], stdout=subprocess.PIPE, text=True)
     try:

@@ -17,7 +17,7 @@ from envgen_nb.studio.play import animate
 IMPORTS = """
 from envgen_nb.designer.reply import Design
 from envgen_nb.studio.worlds import Worlds, worlds_view
-from envgen_nb.world import get_simulator
+from envgen_nb.game.simulator import get_simulator
 """
 MAKE = """
 game = get_simulator("{game}")

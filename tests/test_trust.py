@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from chat_server import ChatServer, answer
 
-from envgen_nb.check import check_settings
-from envgen_nb.cli import main
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import SettingsError, changed_settings, load_settings, make_settings
@@ -20,6 +18,8 @@ from envgen_nb.experiment.file import parse_experiment
 from envgen_nb.experiment.folder import open_experiment
 from envgen_nb.experiment.places import make_place
 from envgen_nb.experiment.schedule import forecast, run_experiment
+from envgen_nb.extras.check import check_settings
+from envgen_nb.extras.cli import main
 
 SECRET = "AWS_SECRET_ACCESS_KEY"
 TINY = {"num_cycles": 1, "num_worlds": 1, "cycle_steps": 2048, "final_steps": 0, "evaluation_runs": 1,

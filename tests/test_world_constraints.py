@@ -6,7 +6,8 @@ import re
 import pytest
 
 from envgen_nb.designer.prompt import first_prompt, load_templates
-from envgen_nb.world import check_world, get_simulator, parameters
+from envgen_nb.game.simulator import get_simulator
+from envgen_nb.game.world import check_world, parameters
 
 DOOR = {"room": [0, 0], "side": "right", "colour": "red", "state": "closed"}
 RECORDS = {          # of MiniGrid: lists of records, from which all that matters of them can be seen

@@ -17,19 +17,10 @@ from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.prompt import first_prompt, load_templates
 from envgen_nb.designer.reply import Design, format_reply, parse_reply, response_schema
+from envgen_nb.game.words import differences, settings_in_words
+from envgen_nb.game.world import Section, World, check_world, parameters, random_world
+from envgen_nb.game.world_files import laid_out, load_worlds, save_worlds
 from envgen_nb.studio.worlds import Worlds, _Card
-from envgen_nb.world import (
-    Section,
-    World,
-    check_world,
-    differences,
-    laid_out,
-    load_worlds,
-    parameters,
-    random_world,
-    save_worlds,
-    settings_in_words,
-)
 
 Place = tuple[Annotated[int, Field(ge=0, le=7)], Annotated[int, Field(ge=-2, le=5)]]
 
