@@ -451,7 +451,7 @@ def test_designer_needs_no_torch_and_no_game():
     code = (f"import sys, {', '.join(modules)}\n"
             "print([m for m in sys.modules if m == 'torch' or m.startswith(('envgen_nb.sim', 'envgen_nb.agent'))])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]" and len(modules) == 10
+    assert done.stdout.strip() == "[]" and len(modules) > 9
 
 
 def test_the_recorded_runs_can_be_replayed():

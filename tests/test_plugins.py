@@ -209,8 +209,7 @@ def test_a_run_of_an_unknown_designer_is_read_and_not_imported(site, tmp_path, m
     press["Generate"].click()                                        # which writes down what was edited
     assert studio.session.wait(60) and "only the run's folder names" in studio.session.error
     assert json.loads((run.path / "run.json").read_text()) == info and "orchard_kit" not in sys.modules
-    with pytest.raises(SettingsError, match="only the run's folder names"):
-        changed_settings(run.settings, designer="orchard_kit:Gardener", max_calls=3)
+    assert changed_settings(run.settings, designer="orchard_kit:Gardener", max_calls=3).max_calls == 3
     assert "orchard_kit" not in sys.modules
     trust(run.path)                                                  # now a person says so
     studio.session.refresh()
@@ -226,7 +225,7 @@ def test_what_cannot_be_is_refused_with_what_to_do(tmp_path):
                         ({"designer": "json:Dumps"}, "cannot be imported: module 'json' has no attribute 'Dumps'"),
                         ({"simulator": "json: os"}, "no game is called 'json: os'"),
                         ({"learner": "genius"}, "no learner is called 'genius'; known: ppo, ppo-memory, ppo-rare, "),
-                        ({"curriculum": "json:dumps"}, "no class that inherits from envgen_nb.curriculum.Curriculum"),
+                        ({"curriculum": "json:dumps"}, "no class that inherits from envgen_nb.game.episodes.Curriculum"),
                         ({"simulator": 3}, "valid string")]:
         with pytest.raises(SettingsError, match=said):
             make_settings(**given)
