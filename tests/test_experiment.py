@@ -147,11 +147,11 @@ def test_a_run_that_fails_is_resumed_twice_and_left(tmp_path):
     state = folder.state("stuck", 0)
     assert state.state == "failed" and state.attempts == 3 and "no usable worlds" in state.text
     assert "no usable worlds" in (tmp_path / "out" / "report.html").read_text()
-    reply = folder.path / "files" / "replies" / "reply-1.md"              # somebody mends it, and calls it again
+    reply = folder.run("stuck", 0) / "designer" / "replies" / "1-reply-1.md"      # what the run reads is mended there
     reply.write_text('[{"environment_settings": {}}, {"environment_settings": {}}]')
     for run in folder.run("stuck", 0).glob("cycle-1/re*"):
         run.unlink()
-    reply.with_name("reply-2.md").write_text(reply.read_text())
+    reply.with_name("2-reply-2.md").write_text(reply.read_text())
     assert "stuck, seed 0 done" in finish(path, tmp_path / "out")
     summary = folder.beside("stuck", 0, folder.SUMMARY).read_text()
     assert '"files": "./replies"' in summary and str(tmp_path) not in summary      # it can be passed on

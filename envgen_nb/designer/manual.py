@@ -70,7 +70,8 @@ class Replay(Designer):
         if due >= len(self.texts):
             if not self.repeat_last:
                 raise DesignerError(f"the recorded replies have run out: there are {len(self.texts)}, and number "
-                                    f"{due + 1} is asked for; add more, or set repeat_last")
+                                    f"{due + 1} is asked for; add more beside {self.paths[-1].name}, or set "
+                                    "repeat_last")
             due = len(self.texts) - 1
         if on_text:
             on_text(self.texts[due])
