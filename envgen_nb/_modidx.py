@@ -776,6 +776,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'envgen_nb.cycle.run._behind': ('5_cycle/run.html#_behind', 'envgen_nb/cycle/run.py'),
                                      'envgen_nb.cycle.run._broken': ('5_cycle/run.html#_broken', 'envgen_nb/cycle/run.py'),
                                      'envgen_nb.cycle.run._choose': ('5_cycle/run.html#_choose', 'envgen_nb/cycle/run.py'),
+                                     'envgen_nb.cycle.run._close': ('5_cycle/run.html#_close', 'envgen_nb/cycle/run.py'),
                                      'envgen_nb.cycle.run._design': ('5_cycle/run.html#_design', 'envgen_nb/cycle/run.py'),
                                      'envgen_nb.cycle.run._drawn': ('5_cycle/run.html#_drawn', 'envgen_nb/cycle/run.py'),
                                      'envgen_nb.cycle.run._earlier': ('5_cycle/run.html#_earlier', 'envgen_nb/cycle/run.py'),

@@ -797,10 +797,24 @@ def run_cycles(
                 _told(walk, event)
                 with walk.resting():
                     yield event
+        except OSError:
+            run.still_there()                # a folder that is gone is the reason, of TensorBoard's errors as well
+            raise
         finally:
-            walk.writer.close()
-            if walk.trainer:
-                walk.trainer.venv.close()
+            _close(walk)
+
+
+def _close(walk: _Walk) -> None:
+    "Close what a session has opened; TensorBoard's last events are lost where the folder is gone."
+    try:
+        walk.writer.close()
+    except OSError:
+        with contextlib.suppress(FolderGone):
+            walk.run.still_there()
+            raise
+    finally:
+        if walk.trainer:
+            walk.trainer.venv.close()
 
 
 def _whole(walk: _Walk) -> Iterator[Event]:
