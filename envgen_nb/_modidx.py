@@ -719,6 +719,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                         'envgen_nb.cycle.folder.machine_changes': ( '5_cycle/folder.html#machine_changes',
                                                                                     'envgen_nb/cycle/folder.py'),
                                         'envgen_nb.cycle.folder.machines': ('5_cycle/folder.html#machines', 'envgen_nb/cycle/folder.py'),
+                                        'envgen_nb.cycle.folder.measured_records': ( '5_cycle/folder.html#measured_records',
+                                                                                     'envgen_nb/cycle/folder.py'),
                                         'envgen_nb.cycle.folder.origins': ('5_cycle/folder.html#origins', 'envgen_nb/cycle/folder.py'),
                                         'envgen_nb.cycle.folder.parse_lines': ( '5_cycle/folder.html#parse_lines',
                                                                                 'envgen_nb/cycle/folder.py'),

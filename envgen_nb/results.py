@@ -24,7 +24,6 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from platformdirs import user_cache_path
 from scipy.optimize import brentq
 from scipy.special import stdtrit
 
@@ -37,7 +36,7 @@ from envgen_nb.cycle.folder import (
 from .cycle.runs import list_runs
 from .cycle.settings import RunSettings
 from .designer.base import designers, options_of, read_option
-from .game.files import machine, parse_json, write_json
+from .game.files import machine, parse_json, user_folder, write_json
 
 # %% ../nbs/6_results/01_results.ipynb #eea6ea32
 MIN_SEEDS = 5      # fewer have no interval, and nothing is concluded from them
@@ -489,9 +488,12 @@ def _stamp(path: Path) -> list[Any]:
 def _summaries() -> Path | None:
     """The folder of this user's summaries, without those that are older than a month; None: there can be none.
 
-    A summary in the run's folder could be anybody's."""
-    with contextlib.suppress(OSError, RuntimeError):
-        folder = user_cache_path("envgen_nb") / "summaries"
+    A summary in the run's folder may come from another user."""
+    cache = user_folder("cache")
+    if cache is None:
+        return None
+    with contextlib.suppress(OSError):
+        folder = cache / "summaries"
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("*.json"):
             if time.time() - old.stat().st_mtime > MONTH:

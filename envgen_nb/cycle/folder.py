@@ -8,7 +8,7 @@ __all__ = ['PHASES', 'PLAYERS', 'PLACES', 'FORMAT', 'Rates', 'counted_in', 'in_p
            'keep_designer', 'designer_names', 'machines', 'machine_changes', 'selected', 'spent_rollouts', 'rollouts',
            'placebo', 'resume_command', 'check_free', 'create_run', 'keep_given', 'designer_of', 'trust', 'cut_metrics',
            'Recent', 'write_sheet', 'as_designed', 'origins', 'as_taken', 'is_edited', 'write_worlds', 'rates_there',
-           'tried_out', 'world_records', 'in_the_original', 'archived', 'told']
+           'measured_records', 'tried_out', 'world_records', 'in_the_original', 'archived', 'told']
 
 # %% ../../nbs/5_cycle/02_folder.ipynb #615a48db
 import contextlib
@@ -535,12 +535,13 @@ def usage(self: RunFolder) -> Usage:
 def designed_by(run: RunFolder) -> dict[str, str]:
     "Of each cycle whose worlds are designed its designer, with the model if there is one: `manual`, `openai: qwen3`."
     names = ("designer", "designer_options")
-    changes = [record for record in run.events() if record["event"] == "Changed"]
+    events = run.events()
+    changes = [record for record in events if record["event"] == "Changed"]
     now = {name: next((one["was"][name] for one in changes if name in one.get("was", {})), getattr(run.settings, name))
            for name in names}
     found = dict.fromkeys((cycle for cycle in run.cycles if run.worlds(cycle)),
                           _designer_name(run.settings.designer, run.settings.designer_options))
-    for record in run.events():                   # of a run from before each design had its file
+    for record in events:                         # of a run from before each design had its file
         now |= {name: value for name, value in record.get("now", {}).items() if name in names}
         if record["event"] == "Accepted" and record["cycle"] in found:
             found[record["cycle"]] = _designer_name(now["designer"], now["designer_options"])
@@ -777,7 +778,7 @@ def keep_given(path: Path, settings: RunSettings) -> None:
     "Copy the files that the designer of a run reads into the run's folder."
     folder = path / RunFolder.GIVEN
     shutil.rmtree(folder, ignore_errors=True)                # those of a designer before
-    if kept := make_designer(settings.designer, **settings.designer_options).keep(folder):
+    if kept := new_designer(settings).keep(folder):
         write_json(folder / RunFolder.OPTIONS, kept)
 
 
@@ -919,9 +920,17 @@ def rates_there(
 
 def _measured_in(run: RunFolder, one: dict[str, Any]) -> list[WorldRecord]:
     "The worlds of an entry of `RunFolder.selection`, and what happened in them."
-    model, columns = run.simulator.world_class(run.settings.vocabulary), ("returns", "lengths", "success")
-    return [WorldRecord(check_world(model, world)[0], "", one["episodes"], *row)
-            for world, *row in zip(one["worlds"], *(one[name] for name in columns), strict=True)]
+    model = run.simulator.world_class(run.settings.vocabulary)
+    return measured_records(one, [check_world(model, world)[0] for world in one["worlds"]])
+
+
+def measured_records(
+    one: dict[str, Any],       # an entry of `RunFolder.selection`
+    worlds: Sequence[World],   # those of the entry
+) -> list[WorldRecord]:
+    "What happened in each of these worlds when they were tried out."
+    columns = (one[name] for name in ("returns", "lengths", "success"))
+    return [WorldRecord(world, "", one["episodes"], *row) for world, *row in zip(worlds, *columns, strict=True)]
 
 
 def tried_out(

@@ -37,8 +37,8 @@ from ..curriculum import curricula
 from ..game.episodes import Curriculum, Episodes
 from envgen_nb.cycle.folder import (
     PHASES, PLAYERS, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, designer_of, in_phase, keep_by_hand,
-    keep_designer, machine_changes, machines, origins, put_in_place, rates_there, rollouts, selected, spent_rollouts,
-    told, world_records, write_worlds,
+    keep_designer, machine_changes, machines, measured_records, origins, put_in_place, rates_there, rollouts, selected,
+    spent_rollouts, told, world_records, write_worlds,
 )
 from .settings import OWN, RunSettings
 from ..designer.design import Attempt, Budget, best, chosen, conversation, design
@@ -385,8 +385,7 @@ def _measure(walk: _Walk, number: int, tell: Callable[[str], None], worlds: Sequ
                    {"steps": sum(one["steps"] for one in known), "measured": known})
         walk.rounds = rollouts(run)
         same = known[-1:]
-    columns = (same[0][name] for name in ("returns", "lengths", "success"))
-    return [WorldRecord(world, "", episodes, *row) for world, *row in zip(worlds, *columns, strict=True)]
+    return measured_records(same[0], worlds)
 
 
 def _memory(walk: _Walk) -> bytes:

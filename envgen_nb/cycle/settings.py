@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OWN', 'FEEDBACK', 'NAMING', 'SETTINGS', 'RunSettings', 'SettingsError', 'checked_settings', 'take_names',
-           'game_defaults', 'make_settings', 'changed_settings', 'usable_settings', 'new_designer', 'check_designer',
+           'game_defaults', 'make_settings', 'changed_settings', 'new_designer', 'usable_settings', 'check_designer',
            'training_plan', 'find_ini', 'read_ini', 'load_settings']
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #48bd401d
@@ -220,6 +220,11 @@ def _check_learner(settings: RunSettings) -> None:
         raise ValueError(f"learner: {error}") from None
 
 
+def new_designer(settings: RunSettings) -> Designer:
+    "The designer of a new run."
+    return make_designer(settings.designer, **settings.designer_options)
+
+
 def usable_settings(
     given: dict[str, Any],
     before: RunSettings | None = None,   # those of a run that is there: it keeps what these name
@@ -232,7 +237,7 @@ def usable_settings(
     new = {name for name, value in settings if before is None or value != getattr(before, name)}
     try:
         if new & {"designer", "designer_options"}:
-            make_designer(settings.designer, **settings.designer_options)
+            new_designer(settings)
         if settings.chooser == "designer" and not designers.find(settings.designer).chooses:
             raise ValueError(f"chooser: the designer {settings.designer!r} does not read what is asked, so it cannot "
                              "choose; let the rule choose")
@@ -245,11 +250,6 @@ def usable_settings(
     return settings
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #fb7131b0
-def new_designer(settings: RunSettings) -> Designer:
-    "The designer of a new run."
-    return make_designer(settings.designer, **settings.designer_options)
-
-
 def check_designer(
     settings: RunSettings,
     designer: Designer | None = None,    # of a run that is there; None: a new one
@@ -322,7 +322,7 @@ def find_ini(
     if named := os.environ.get(SETTINGS):
         return Path(named).expanduser()
     here = Path(folder).resolve()
-    owners = {os.getuid(), here.stat().st_uid}             # /tmp/settings.ini may be anybody's
+    owners = {os.getuid(), here.stat().st_uid}             # /tmp/settings.ini may be another user's
     for place in here.parents if not (here / "settings.ini").exists() else ():
         ini = place / "settings.ini"
         try:

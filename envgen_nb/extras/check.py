@@ -230,8 +230,7 @@ def check_settings(
     call: bool = False,         # whether to make one small call to a model
 ) -> Iterator[Finding]:
     "The settings of a run, and its designer."
-    from envgen_nb.cycle.settings import find_ini, load_settings
-    from envgen_nb.designer.base import make_designer
+    from envgen_nb.cycle.settings import find_ini, load_settings, new_designer
     ini = find_ini()
     try:
         settings = load_settings(**given)
@@ -242,8 +241,7 @@ def check_settings(
     yield Finding("Settings", "settings", "ok", f"{ini.absolute() if ini.exists() else 'no settings.ini'}: "
                   f"agent {settings.agent} on {settings.device}, designer "
                   f"{settings.designer}{f' with {shown}' if shown else ''}")
-    designer = make_designer(settings.designer, **settings.designer_options)
-    yield from check_designer(designer, call)
+    yield from check_designer(new_designer(settings), call)
 
 
 def device_of(given: dict[str, Any]) -> str:
