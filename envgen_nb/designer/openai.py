@@ -383,7 +383,7 @@ def _read_key(designer: OpenAICompatible) -> str | None:
 # %% ../../nbs/2_designer/08_openai.ipynb #a3dfa64e
 def _attended(
     work: Callable[..., Any],      # is given the listeners
-    ended: threading.Event,        # is set when nobody waits for it any more
+    ended: threading.Event,        # set when the caller has stopped waiting
     *listeners: Callable[[str], None] | None,
 ) -> Any:
     "The result of work that tells its listeners as it goes; what the first one raises ends the wait for it at once."
@@ -394,7 +394,7 @@ def _attended(
     def passing(listener: Callable[[str], None]) -> Callable[[str], None]:
         def tell(piece: str) -> None:
             if ended.is_set():
-                raise _Unusable("nobody listens any more")
+                raise _Unusable("the wait for the answer has ended")
             said.put((listener, piece))
         return tell
 
@@ -473,7 +473,7 @@ def _pause(error: Exception, tries: int) -> tuple[float, bool] | None:
 def _sleep(seconds: float, ended: threading.Event) -> None:
     "Wait, unless the wait for the answer has ended."
     if ended.wait(seconds):
-        raise _Unusable("nobody listens any more")
+        raise _Unusable("the wait for the answer has ended")
 
 
 def _what(error: Exception, timeout: float) -> str:

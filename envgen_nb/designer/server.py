@@ -131,13 +131,13 @@ class Screen:
         "Do the same for a text in pieces: what may be the beginning of a key is held until the next piece."
         held = ""
 
-        def hear(piece: str) -> None:
+        def on_piece(piece: str) -> None:
             nonlocal held
             text = held + piece
             kept = max((n for one in self.spellings for n in range(1, len(one)) if text.endswith(one[:n])), default=0)
             held = text[len(text) - kept:]
             listener(self(text[:len(text) - kept]))
-        return hear
+        return on_piece
 
 
 def _spellings(key: str) -> list[str]:

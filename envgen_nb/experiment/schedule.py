@@ -138,7 +138,7 @@ def run_experiment(
 
 # %% ../../nbs/7_experiment/05_schedule.ipynb #768c82b7
 def _check_consent(folder: ExperimentFolder, runs: Sequence[tuple[str, int]]) -> None:
-    "`ExperimentError` if a run would ask a server that only the experiment's file names; its process asks nobody."
+    "`ExperimentError` if a run would ask a server that only the experiment's file names: its process cannot ask."
     for arm, seed in {arm: (arm, seed) for arm, seed in runs}.values():
         try:
             check_consent(new_designer(folder.experiment.settings_of(arm, seed)))

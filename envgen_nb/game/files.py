@@ -280,7 +280,7 @@ def _marked(marker: SoftFileLock) -> int | None:
     except (OSError, ValueError):
         return None
     if host.partition("?")[0] == socket.gethostname():
-        with contextlib.suppress(PermissionError):           # of somebody else, and alive
+        with contextlib.suppress(PermissionError):           # another user's process, and alive
             try:
                 os.kill(number, 0)
             except ProcessLookupError:

@@ -172,7 +172,7 @@ class Simulator(ABC):
         observation: Any,         # of one game: symbols, where the game has such
         held: Collection[str],    # those of `conditions` that hold
     ) -> str:
-        "Why an action does nothing at this moment, in a sentence for whoever plays; \"\": it works, or nobody can say."
+        "Why an action does nothing at this moment, in a sentence; \"\": it works, or the game does not say."
         missing = [name for name in self.needs.get(action, ()) if name not in held]
         return f"{in_words(action).capitalize()} needs: {', '.join(missing)}." if missing else ""
 
