@@ -24,7 +24,7 @@ from envgen_nb.designer.reply import (
 from envgen_nb.game.examples import GardenWorld, Soil
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.game.world import Section, World, parameters, random_world
-from envgen_nb.studio.reply import reply_html
+from envgen_nb.studio.conversation import reply_html
 
 RECORDINGS = Path(__file__).parent / "recordings"
 CRAFTER = get_simulator("crafter")

@@ -21,7 +21,7 @@ from envgen_nb.experiment.places import Local
 from envgen_nb.experiment.run import TAKEN_OVER, command, note_failure, spent, take
 from envgen_nb.experiment.schedule import run_experiment
 from envgen_nb.game.files import holder
-from envgen_nb.studio.experiment import board_html, results_text
+from envgen_nb.studio.experiment_view import board_html, results_text
 
 ENVGEN = Path(sys.executable).with_name("envgen")
 LAB = Path(__file__).parent.parent / "nbs" / "lab" / "experiment.ipynb"

@@ -44,8 +44,8 @@ LONG = {
         "simulators.crafter.fast.random", "simulators.crafter.fast.terrain", "simulators.crafter.fast.threads",
         "simulators.crafter.games", "simulators.crafter.player", "simulators.crafter.simulator",
         "simulators.crafter.vector", "simulators.heist.game", "simulators.heist.simulator", "simulators.heist.vector",
-        "simulators.minigrid", "studio.charts", "studio.compare", "studio.history", "studio.plan", "studio.prompt",
-        "studio.reply", "studio.report", "studio.run", "studio.step", "studio.studio", "studio.watch",
+        "simulators.minigrid", "studio.charts", "studio.compare", "studio.history", "studio.plan", "studio.editor",
+        "studio.conversation", "studio.report", "studio.session", "studio.step", "studio.studio", "studio.watch",
         "studio.worlds",
 }
 

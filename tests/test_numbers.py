@@ -13,7 +13,7 @@ from envgen_nb.results import kept_summary, measured_rates, scores, summary
 from envgen_nb.studio.compare import compare_view
 from envgen_nb.studio.figures import changes, success_html, table_text
 from envgen_nb.studio.report import moved_html, rates_html, spent
-from envgen_nb.studio.run import Session
+from envgen_nb.studio.session import Session
 from envgen_nb.studio.step import objectives_html
 
 

@@ -27,7 +27,7 @@ from envgen_nb.experiment.places import places
 from envgen_nb.extras.cli import build_parser
 from envgen_nb.game.conformance import check_simulator
 from envgen_nb.game.simulator import games, get_simulator
-from envgen_nb.studio.experiment import results_text
+from envgen_nb.studio.experiment_view import results_text
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -32,7 +32,7 @@ from envgen_nb.results import (
     training_score,
     wilson_interval,
 )
-from envgen_nb.studio.experiment import plus_minus
+from envgen_nb.studio.experiment_view import plus_minus
 
 ROOT = Path(__file__).parent.parent
 SEEDS = [35.1, 36.9, 34.2, 37.0, 36.1, 35.0, 36.6, 34.9]

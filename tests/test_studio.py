@@ -29,12 +29,12 @@ from envgen_nb.game.files import hold_folder, read_jsonl
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.results import history
 from envgen_nb.studio.compare import Comparison, strip_html
+from envgen_nb.studio.conversation import conversation_html, drafts_view, manual_view
+from envgen_nb.studio.editor import Editor, apply, editor_view, names_view, settings_view, show_run
 from envgen_nb.studio.figures import BEFORE_EDIT, worlds_html
 from envgen_nb.studio.history import start_from
 from envgen_nb.studio.play import Play
-from envgen_nb.studio.prompt import Editor, apply, editor_view, names_view, settings_view, show_run
-from envgen_nb.studio.reply import conversation_html, drafts_view, manual_view
-from envgen_nb.studio.run import Session
+from envgen_nb.studio.session import Session
 from envgen_nb.studio.step import curves_view, status_html
 from envgen_nb.studio.studio import PAGES, Studio, WorldsTab, still_html
 from envgen_nb.studio.worlds import gallery_html, legend_html
@@ -770,7 +770,7 @@ def test_two_threads_do_not_meet(tmp_path):
     """Where there is a loop, traits change on its thread only."""
     code = """
 import asyncio, json, sys, threading
-from envgen_nb.studio.run import Session
+from envgen_nb.studio.session import Session
 async def main():
     session, threads = Session(sys.argv[1]), set()
     session.observe(lambda change: threads.add(threading.current_thread().name), ["training", "said", "busy", "points"])

@@ -21,7 +21,7 @@ from envgen_nb.cycle.runs import Labels, label_run, read_labels
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.game.files import read_jsonl
 from envgen_nb.results import kept_summary
-from envgen_nb.studio.prompt import read_editing
+from envgen_nb.studio.editor import read_editing
 from envgen_nb.studio.studio import PAGES
 
 ROOT = Path(__file__).parent.parent

@@ -14,7 +14,7 @@ from envgen_nb.studio.report import write_report
 
 SHOW = """
 from envgen_nb.studio.history import history_view
-from envgen_nb.studio.run import Session
+from envgen_nb.studio.session import Session
 from envgen_nb.studio.watch import watch_view
 session = Session("runs/small")
 watch_view(session)

@@ -157,7 +157,7 @@ def _report(args: argparse.Namespace) -> int:
     "Write the HTML report of a run or of an experiment, finished or not; 1 if something is missing in it."
     from envgen_nb.experiment.folder import ExperimentFolder
     if (Path(args.run) / ExperimentFolder.FILE).exists():
-        from envgen_nb.studio.experiment import write_experiment_report
+        from envgen_nb.studio.experiment_view import write_experiment_report
         print(write_experiment_report(ExperimentFolder(args.run), args.out))
         return 0
     from envgen_nb.studio.progress import parts_bar
@@ -191,7 +191,7 @@ def _experiment(args: argparse.Namespace) -> int:
     from envgen_nb.cycle.settings import new_designer
     from envgen_nb.experiment.places import make_place
     from envgen_nb.experiment.schedule import forecast
-    from envgen_nb.studio.experiment import results_text, write_experiment_report
+    from envgen_nb.studio.experiment_view import results_text, write_experiment_report
     place = make_place(args.on, args.jobs, args.gpus_per_run)
     folder = open_experiment(read_experiment(args.file), args.folder)
     runs = chosen(folder.experiment, args.arms, args.seeds)
@@ -229,7 +229,7 @@ def _time_expected(folder: Any, runs: Sequence[tuple[str, int]], expected: Any, 
 def _follow(folder: Any, place: Any, runs: Sequence[tuple[str, int]], every: float = 60.0) -> int:
     "Print what happens to the runs; how many are left that failed."
     from envgen_nb.experiment.schedule import run_experiment
-    from envgen_nb.studio.experiment import state_line
+    from envgen_nb.studio.experiment_view import state_line
     left, said = 0, time.monotonic()
     with contextlib.closing(run_experiment(folder, place, runs)) as changes:
         for change in changes:

@@ -33,7 +33,7 @@ from .charts import COLOURS, Drawing, Series, curves
 from .figures import BEFORE_EDIT
 from .elements import STATIC, bind, button, column, error_view, fold, listen, note, row, table
 from .progress import duration
-from .run import Relay, Session, guarding
+from .session import Relay, Session, catch_errors
 from .step import choices
 from ..game.words import counted
 
@@ -321,7 +321,7 @@ class Comparison(HasTraits):
 
     def _take(self, bundle: list[tuple[Path | None, Any]]) -> None:
         "On the interface's thread: what was read."
-        with guarding(self):
+        with catch_errors(self):
             summaries = {path: one for path, one in bundle if isinstance(one, dict)}
             self.damaged = self.damaged | {path: one for path, one in bundle if isinstance(one, str)}
             if summaries:
@@ -344,7 +344,7 @@ def compare_view(session: Session) -> widgets.Widget:
         show()
 
     def show(_: object = None) -> None:
-        with guarding(state):
+        with catch_errors(state):
             chosen, base = state.chosen(), Path(state.table.baseline) if state.table.baseline else None
             if base in state.found:
                 chosen = {base: state.found[base]} | chosen

@@ -20,7 +20,7 @@ from traitlets import Bool, HasTraits, Int, List, Unicode
 
 import envgen_nb
 from ..game.world import printable
-from .run import guarding, telling
+from .session import catch_errors, show_errors
 
 # %% ../../nbs/8_studio/06_elements.ipynb #a2fd2261
 STATIC = Path(envgen_nb.__file__).parent / "studio" / "static"     # what the browser is given as it is
@@ -100,7 +100,7 @@ def button(
 ) -> widgets.Button:
     "A button; what goes wrong when it is pressed appears in the studio."
     def pressed(_: widgets.Button) -> None:
-        with telling(state):
+        with show_errors(state):
             act()
 
     made = widgets.Button(description=label, tooltip=tooltip, icon=icon, button_style=style,
@@ -138,7 +138,7 @@ def bind(state: HasTraits, names: Sequence[str], draw: Callable[[], None]) -> No
         if page is not None and not page.front:
             page.late[redraw] = None
             return
-        with guarding(state, last):
+        with catch_errors(state, last):
             draw()
 
     state.observe(redraw, list(names))
@@ -150,7 +150,7 @@ def listen(control: widgets.Widget, act: Callable[[Any], None], state: HasTraits
     last = list[str]()
 
     def chosen(change: Any) -> None:
-        with guarding(state, last):
+        with catch_errors(state, last):
             act(change["new"])
 
     control.observe(chosen, "value")

@@ -22,8 +22,8 @@ from envgen_nb.designer.prompt import (
 )
 from ..results import scores
 from .elements import STYLE, bind, button, column, error_view, fold, listen, note, quote, row
-from .prompt import difference
-from .run import Session
+from .editor import difference
+from .session import Session
 from .step import choices
 from ..game.words import differences, settings_in_words
 

@@ -22,8 +22,8 @@ from ..cycle.settings import FEEDBACK, RunSettings, changed_settings
 from ..results import Expected, Pace, expected, pace_here
 from .elements import bind, button, column, listen, note, number_field, row
 from .progress import duration
-from .prompt import Editor, linked, choice_of
-from .run import Session
+from .editor import Editor, linked, choice_of
+from .session import Session
 from ..designer.base import designers
 from ..game.simulator import get_simulator
 from ..game.words import counted

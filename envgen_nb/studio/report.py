@@ -58,7 +58,7 @@ from envgen_nb.studio.figures import (
 )
 from .play import Recording, record
 from .progress import duration
-from .run import Session, explain, guarding
+from .session import Session, explain, catch_errors
 from ..game.words import counted, settings_in_words
 
 # %% ../../nbs/8_studio/15_report.ipynb #7687f5a3
@@ -814,7 +814,7 @@ def share_view(session: Session) -> tuple[widgets.Widget, widgets.Widget, widget
 
     def work(make: Callable[[RunFolder], None], path: Path) -> None:
         whole = False
-        with guarding(session):
+        with catch_errors(session):
             make(RunFolder(path))
             whole = True
         told.outputs = told.outputs if whole else ()

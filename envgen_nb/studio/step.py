@@ -27,7 +27,7 @@ from .charts import KEY, Line, Small, multiples
 from .figures import changes, missing_html, of_episodes, played
 from .elements import bind, button, column, error_view, fold, heading, listen, note, row, table
 from .progress import duration
-from .run import Session, next_action, objection
+from .session import Session, next_action, objection
 from ..game.words import counted
 
 # %% ../../nbs/8_studio/10_step.ipynb #65537a8c

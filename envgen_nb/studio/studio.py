@@ -37,13 +37,13 @@ from .elements import STYLE, Page, Present, Road, bind, button, column, help_vie
 from .plan import RunPlan, plan_view, take_over
 from .history import history_view
 from .play import Keys
-from envgen_nb.studio.prompt import (
+from envgen_nb.studio.editor import (
     EDITED, LIMITS, TEXTS, Editor, apply, drop_draft, keep_editing, latest_facts, new_settings, prompt_view, show_run,
     texts_of, used_texts,
 )
-from .reply import coming_view, drafts_view, manual_view, reply_view
+from .conversation import coming_view, drafts_view, manual_view, reply_view
 from .report import share_view
-from .run import Session, explain, guarding, station, stations
+from .session import Session, explain, catch_errors, station, stations
 from envgen_nb.studio.step import (
     buttons_view, curves_view, finished_view, measure_view, objectives_html, runs_view, status_html, status_view, thin,
     training_lines, wanted_view,
@@ -280,7 +280,7 @@ class _Desk:
         "Keep what is being edited with the run that it is for."
         if self.waiting:
             self.waiting = False
-            with guarding(self.editor):
+            with catch_errors(self.editor):
                 if self.edited is not None:
                     keep_editing(self.editor, self.edited)
 
@@ -429,7 +429,7 @@ class Studio(_Desk):
 
     def _selected(self, _: object = None) -> None:
         "Another page is in front."
-        with guarding(self.session):
+        with catch_errors(self.session):
             self.road.selected = self.tabs.selected_index    # for whoever loads the studio again
             self.worlds.turn(self.page == "Worlds")
             for k, page in enumerate(self.pages):

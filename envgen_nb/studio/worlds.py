@@ -27,7 +27,7 @@ from ..designer.reply import Design, origin, unmarked
 from .figures import BEFORE_EDIT
 from .elements import STYLE, bind, button, column, error_view, number_field, row
 from .play import Keys, Play, Reveal, animate, png, record
-from .run import telling
+from .session import show_errors
 from ..game.simulator import Simulator
 from ..game.words import UNSET, counted, differences, in_words, settings_in_words
 from ..game.world import Complaint, Parameter, World, check_world, parameters
@@ -452,7 +452,7 @@ class _Editor:
 
     def _change(self, where: str, settings: dict[str, Any]) -> None:
         self._last = where
-        with telling(self.state):
+        with show_errors(self.state):
             self.state.edit(self.index, **settings)
 
     def show(self) -> None:
@@ -529,7 +529,7 @@ class _Panels:
 
 def _record(state: Worlds, world: World, seed: int, clip: widgets.HTML) -> None:
     "Record a clip and show it."
-    with telling(state):
+    with show_errors(state):
         agent = state.agent() if callable(state.agent) else state.agent
         recording = record(state.simulator, world, agent, seed)
         who = "The policy" if agent else "Actions at random"
