@@ -50,7 +50,7 @@ def learn(preset: Preset, seed: int, steps: int, callback=None,
             callback(report)
 
     try:
-        made = learners.find(learner).of(get_simulator("crafter"), preset)
+        made = learners.find(learner).for_game(get_simulator("crafter"), preset)
         agent = made(preset, venv.single_observation_space, venv.single_action_space, seed)
         train(agent, venv, steps, callback=count)
         return agent, seconds

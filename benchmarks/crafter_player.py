@@ -31,7 +31,8 @@ def play(episodes: int, seed: int) -> Iterator[Evaluation]:
     for part, first in enumerate(range(0, episodes, AT_ONCE)):
         venv = game.make_vec(num_envs=min(AT_ONCE, episodes - first), seed=seed + part, obs="symbols", episodes=1,
                              num_threads=1, copy=False)
-        learner = ScriptedLearner.of(game, preset)(preset, venv.single_observation_space, venv.single_action_space, 0)
+        learner = ScriptedLearner.for_game(game, preset)(preset, venv.single_observation_space,
+                                                         venv.single_action_space, 0)
         parts.append(evaluate(learner, venv, runs=1, seed=0))
         venv.close()
         yield Evaluation(1, **{name: np.concatenate([getattr(part, name) for part in parts])

@@ -53,7 +53,7 @@ def train_for(agent: str, learner: str, device: str, seconds: float, seed: int, 
 
     with contextlib.closing(make_vec("crafter", num_envs=preset.num_envs, seed=seed, obs=preset.obs,
                                      copy=False)) as venv:
-        made = learners.find(learner).of(get_simulator("crafter"), preset)
+        made = learners.find(learner).for_game(get_simulator("crafter"), preset)
         one = made(preset, venv.single_observation_space, venv.single_action_space, seed, device)
         threads = 1 if ready else one.speed_up()
         train(one, venv, 1 << 40, callback=count)

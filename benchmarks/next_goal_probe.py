@@ -37,7 +37,7 @@ def labelled(agent: Learner, episodes: int, seed: int) -> list[tuple[torch.Tenso
         unlocked = venv.unlocked
         if "results" in infos:
             unlocked = np.where(infos["_results"][:, None], infos["results"]["unlocked"], unlocked).astype(bool)
-        carry = agent.notice(carry, venv.unlocked)
+        carry = agent.observe_achievements(carry, venv.unlocked)
         reached.append(unlocked & ~before)
         before = unlocked
     venv.close()

@@ -73,7 +73,7 @@ def agree(learner, data, logits, values, rows):
 @pytest.mark.parametrize("together", [1, 2])
 def test_the_loss_of_prediction_is_its_definition(most, together):
     "Step by step, each with an encoding of its own; in parts, too, if an episode is longer than a minibatch."
-    learner = Distillation(TINY.but(phase_episodes=together), SPACE, spaces.Discrete(5), seed=0)
+    learner = Distillation(TINY.replace(phase_episodes=together), SPACE, spaces.Discrete(5), seed=0)
     learner.most_steps = most
     data, count = played(learner), 0
     g = torch.Generator().manual_seed(7)
@@ -111,7 +111,7 @@ def test_the_loss_of_prediction_is_its_definition(most, together):
 @pytest.mark.parametrize("together", [1, 2])
 def test_the_loss_of_matching_is_its_definition(most, together):
     "Match by match, each with encodings of its own."
-    learner = Distillation(TINY.but(phase_episodes=together), SPACE, spaces.Discrete(5), seed=0)
+    learner = Distillation(TINY.replace(phase_episodes=together), SPACE, spaces.Discrete(5), seed=0)
     learner.most_steps, learner.most_others = most, 2
     data, some, count = played(learner, (9, 7, 12, 10), ((1, 4), (), (0, 3, 9), (2, 5))), [0, 2, 3], 0
     g = torch.Generator().manual_seed(7)
@@ -161,7 +161,7 @@ def test_the_loss_of_matching_is_its_definition(most, together):
 
 def test_a_phase_learns_to_predict_and_to_match_and_keeps_the_policy():
     "The losses fall, and the policy moves less than the features do."
-    learner = Distillation(TINY.but(phase_learning_rate=3e-3, phase_epochs=30), SPACE, spaces.Discrete(5), seed=0)
+    learner = Distillation(TINY.replace(phase_learning_rate=3e-3, phase_epochs=30), SPACE, spaces.Discrete(5), seed=0)
     learner.policy.returns.update(torch.randn(100))
     data = played(learner)
     with torch.no_grad():

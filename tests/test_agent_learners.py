@@ -39,10 +39,10 @@ def one_thread():
 
 def start(name, preset=SYMBOLS, seed=0, **changes):
     "A trainer in four games of Crafter that know two designed worlds."
-    preset = preset.but(**changes)
+    preset = preset.replace(**changes)
     venv = CRAFTER.make_vec([None], num_envs=preset.num_envs, seed=seed, obs=preset.obs, length=60)
     venv.add_worlds(WORLDS, 25)
-    made = learners.find(name).of(CRAFTER, preset)
+    made = learners.find(name).for_game(CRAFTER, preset)
     learner = made(preset, venv.single_observation_space, venv.single_action_space, seed, DEVICE)
     return Trainer(learner, venv, EnvGen(preset.num_envs, 0, 0.5))
 

@@ -19,7 +19,7 @@ import envgen_nb
 from envgen_nb.agent import graphs, on_policy, ppo
 from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from envgen_nb.agent.guards import NotFiniteError, OutOfMemory
-from envgen_nb.agent.learner import RandomLearner, each, generators, learners, make_rollout
+from envgen_nb.agent.learner import RandomLearner, generators, learners, make_rollout, tree_map
 from envgen_nb.agent.networks import Policy, as_tensors
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.ppo import gae, ppo_loss
@@ -33,7 +33,7 @@ SMALL = get_preset("symbols", hidden=(32, 32), num_envs=8, rollout_steps=32, epo
 PIXELS = get_preset("laptop", encoder="nature", channels=(8, 8, 8), hidden=(32,), num_envs=4, rollout_steps=16,
                     epochs=2, minibatches=2)
 
-SQUARES = PIXELS.but(encoder="squares", channels=(), patch=5, embedding=8, heads=2)
+SQUARES = PIXELS.replace(encoder="squares", channels=(), patch=5, embedding=8, heads=2)
 
 
 @pytest.fixture(autouse=True)
@@ -229,7 +229,7 @@ def test_not_finite_is_named_and_never_reaches_the_weights(cause, named):
 @pytest.mark.parametrize("preset", [SMALL, PIXELS, SQUARES], ids=["symbols", "convolutions", "squares"])
 def test_an_update_is_what_plain_torch_would_do(preset):
     "backward, clip_grad_norm_ and Adam as the book has them: no microbatches, nothing fused."
-    preset = preset.but(bf16=False, epochs=1)
+    preset = preset.replace(bf16=False, epochs=1)
     (agent, venv), (plain, _) = start(preset), start(preset)
     s, _ = played(agent, venv, preset.algorithm.rollout_steps)
     last, final_values = agent.bootstrap(s)
@@ -261,7 +261,7 @@ def test_an_update_is_what_plain_torch_would_do(preset):
 @pytest.mark.parametrize("preset", [SMALL, PIXELS, SQUARES], ids=["symbols", "convolutions", "squares"])
 def test_a_run_learns_what_the_chapter_shows(preset):
     "`train` of the chapter and the learner \"ppo\" take the same bits through an update, in one microbatch."
-    learner, venv = start(preset.but(microbatches=1), kind=learners.find("ppo"), length=6)
+    learner, venv = start(preset.replace(microbatches=1), kind=learners.find("ppo"), length=6)
     train(learner, venv, preset.batch)
     venv = Orchard(preset.num_envs, 0, obs=preset.obs, length=6)
     policy = Policy(preset.network, venv.single_observation_space, venv.single_action_space, generators(0, 1)[0])
@@ -281,7 +281,7 @@ def test_a_changed_loss_changes_what_a_run_learns(monkeypatch):
     assert envgen_nb.PPO is learners.find("ppo") is PPO
 
     def learned(kind=PPO, recorded=False):
-        agent, venv = start(SMALL.but(microbatches=1), kind=kind)
+        agent, venv = start(SMALL.replace(microbatches=1), kind=kind)
         agent.speed_up(2)
         agent.recorded = on_policy.record(agent) if recorded else None
         train(agent, venv, SMALL.batch)
@@ -351,7 +351,7 @@ def test_a_random_learner_goes_round_the_same_loop(tmp_path):
 def test_the_number_of_threads_changes_nothing():
     states = []
     for threads in (1, 2, 3):
-        agent, venv = start(SMALL.but(microbatches=3))
+        agent, venv = start(SMALL.replace(microbatches=3))
         assert agent.speed_up(threads) == threads
         train(agent, venv, 3 * SMALL.batch)
         states.append(agent.state_dict())
@@ -379,7 +379,7 @@ def tensors(found):
 @pytest.mark.parametrize("preset", [SMALL, PIXELS, SQUARES], ids=["symbols", "convolutions", "squares"])
 def test_learning_with_recorded_functions_is_the_same(preset, monkeypatch):
     "What a GPU records may be told nothing but its inputs, and what it returns is written over by the next call."
-    preset, states = preset.but(microbatches=1), []
+    preset, states = preset.replace(microbatches=1), []
     monkeypatch.setattr(graphs, "record", lambda work, device: (lambda again: (again, again.outputs))(Again(work)))
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     for recorded in (False, True):
@@ -392,7 +392,7 @@ def test_learning_with_recorded_functions_is_the_same(preset, monkeypatch):
 
 def test_out_of_memory_says_what_to_lower():
     agent, venv = start()
-    agent.preset = agent.preset.but(rollout_steps=10**12)
+    agent.preset = agent.preset.replace(rollout_steps=10**12)
     with pytest.raises(OutOfMemory, match="preset 'symbols'.*Lower num_envs or rollout_steps"):
         train(agent, venv, 100)
 
@@ -472,7 +472,7 @@ gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA dev
 CONVOLUTIONS = get_preset("paper", channels=(8, 8, 8), hidden=(32,), num_envs=4, rollout_steps=16, epochs=2,
                           minibatches=2)
 EVERY = pytest.mark.parametrize(
-    "preset", [SMALL, SMALL.but(prediction_coef=1.0), SQUARES, CONVOLUTIONS,
+    "preset", [SMALL, SMALL.replace(prediction_coef=1.0), SQUARES, CONVOLUTIONS,
                get_preset("paper", num_envs=8, rollout_steps=32, minibatches=2)],
     ids=["symbols", "prediction", "squares", "convolutions", "paper"])
 
@@ -493,12 +493,12 @@ def close(ours, theirs, most):
 def test_a_gpu_finds_the_gradient_that_a_cpu_finds(preset, monkeypatch):
     "In float32, of what was played; and in bfloat16 almost the same."
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    agent, venv = start(preset.but(bf16=False))
+    agent, venv = start(preset.replace(bf16=False))
     batch = agent.compute_targets(played(agent, venv, preset.algorithm.rollout_steps)[0])
     expected, parts = agent.gradients(batch)
-    moved = each(lambda value: value.cuda(), batch)
+    moved = tree_map(lambda value: value.cuda(), batch)
     for bf16, most in ((False, 1e-4), (True, 0.15)):
-        twin, _ = on_gpu(preset.but(bf16=bf16))
+        twin, _ = on_gpu(preset.replace(bf16=bf16))
         found, others = twin.gradients(moved)
         assert close(found, expected, most)
         assert all(abs(float(others[name]) - float(parts[name])) < most for name in parts)
@@ -518,10 +518,10 @@ def test_recorded_functions_find_the_same_on_a_gpu(preset):
     del batch["values"]
     rows = preset.batch // preset.algorithm.minibatches
     for k in range(preset.algorithm.minibatches):
-        minibatch = each(lambda value, k=k: value[k * rows:(k + 1) * rows], batch)
+        minibatch = tree_map(lambda value, k=k: value[k * rows:(k + 1) * rows], batch)
         found = find(minibatch)
         assert close(found[0], agent.gradients(minibatch)[0], 1e-2 if preset.network.bf16 else 1e-4)
-    obs = each(lambda value: value[:preset.num_envs], batch["obs"])
+    obs = tree_map(lambda value: value[:preset.num_envs], batch["obs"])
     with torch.no_grad():
         for ours, theirs in zip(answer(obs), agent.policy(obs), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-3)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from envgen_nb.agent.learner import each, learners, make_rollout
+from envgen_nb.agent.learner import learners, make_rollout, tree_map
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer
 from envgen_nb.curriculum import EnvGen
@@ -32,7 +32,7 @@ def history():
     torch.set_num_threads(1)
     with contextlib.closing(CRAFTER.make_vec([None], num_envs=6, seed=3, obs="symbols", length=90)) as venv:
         venv.add_worlds(WORLDS, 30)
-        learner = learners.find("ppo-rare").of(CRAFTER, SMALL)(
+        learner = learners.find("ppo-rare").for_game(CRAFTER, SMALL)(
             SMALL, venv.single_observation_space, venv.single_action_space, 0)
         trainer, steps, episode = Trainer(learner, venv, EnvGen(6, 0, 0.5)), [], np.arange(6)
         after, learn = [], learner.learn
@@ -46,7 +46,7 @@ def history():
             kept = trainer.kept
             for t in range(SMALL.algorithm.rollout_steps):
                 over = (kept.terminated | kept.truncated)[t].numpy()
-                steps.append({"obs": each(lambda value, t=t: value[t].clone(), kept.obs), "over": over,
+                steps.append({"obs": tree_map(lambda value, t=t: value[t].clone(), kept.obs), "over": over,
                               "actions": kept.actions[t].clone(), "unlocked": kept.unlocked[t].clone(),
                               "episode": episode.copy()})
                 episode = np.where(over, episode + 100, episode)

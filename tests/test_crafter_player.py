@@ -60,8 +60,8 @@ def test_it_plays_worlds_of_all_kinds():
     game, preset = get_simulator("crafter"), get_preset("symbols")
     worlds = [world for name in game.objectives for world in game.practice(name, "extended")[:1]]
     venv = game.make_vec(worlds, num_envs=len(worlds), seed=4, obs="symbols", episodes=1, length=150)
-    players = [ScriptedLearner.of(game, preset)(preset, venv.single_observation_space, venv.single_action_space, seed)
-               for seed in (0, 1)]
+    made = ScriptedLearner.for_game(game, preset)
+    players = [made(preset, venv.single_observation_space, venv.single_action_space, seed) for seed in (0, 1)]
     (obs, _), carries = venv.reset(), [player.start(len(worlds)) for player in players]
     for _ in range(150):
         acted = [player.act(obs, carry) for player, carry in zip(players, carries, strict=True)]

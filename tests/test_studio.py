@@ -16,7 +16,7 @@ import torch
 from chat_server import ChatServer, answer, slow, status
 
 from envgen_nb.agent.checkpoint import load_checkpoint
-from envgen_nb.agent.learner import at
+from envgen_nb.agent.learner import tree_index
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.edit import change_templates
 from envgen_nb.cycle.folder import RunFolder, create_run
@@ -886,7 +886,7 @@ def test_a_key_that_does_nothing_says_why(name, told):
         play.act(way)
         said.append(play.status.partition(". ")[2])
     assert "which is in the way" in said[-1]
-    assert game.why_not(way, at(play._seen, 0), ()) == said[-1]
+    assert game.why_not(way, tree_index(play._seen, 0), ()) == said[-1]
     play.close()
 
 

@@ -194,7 +194,7 @@ def evaluate(
                 watch.look(venv, playing)
             actions, carry, _ = learner.act(obs, carry, generator)
             obs, _, _, _, infos = venv.step(actions.numpy())
-            carry = learner.notice(carry, getattr(venv, "unlocked", None))
+            carry = learner.observe_achievements(carry, getattr(venv, "unlocked", None))
             if "results" in infos:
                 ended = infos["_results"] & playing
                 for name, values in infos["results"].items():

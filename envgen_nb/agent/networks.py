@@ -339,7 +339,7 @@ class Policy(nn.Module):
         return torch.bfloat16 if half else torch.float32
 
     @contextlib.contextmanager
-    def settled(self) -> Iterator[None]:
+    def frozen_weights(self) -> Iterator[None]:
         "For as long as the weights stay as they are: copies of them in half the bits are made only once."
         if self.dtype == torch.float32 or not self._linears or self._linears[0].kept:
             yield

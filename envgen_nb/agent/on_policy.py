@@ -21,7 +21,9 @@ from . import ppo
 from .checkpoint import check_state
 from .graphs import Captured
 from .guards import FiniteNotes, NotFiniteError
-from .learner import Carry, Learner, Rollout, at, each, generators, make_rollout, nobody, rows_of
+from envgen_nb.agent.learner import (
+    Carry, Learner, Rollout, batch_size, generators, make_rollout, noop, tree_index, tree_map,
+)
 from .networks import Policy, as_tensors
 from .presets import Preset
 from .threads import WorkerPool, choose_threads
@@ -55,7 +57,7 @@ def compute_gradients(
                      loss * share, parameters, materialize_grads=True), strict=True)]
         return found, {name: value.detach() * share for name, value in ({"loss": loss} | stats).items()}
 
-    with policy.settled():
+    with policy.frozen_weights():
         (found, stats), *others = pool.each(work, _cut(batch, microbatches))
     for more, more_stats in others:
         torch._foreach_add_(found, more)
@@ -98,7 +100,7 @@ class OnPolicyLearner(Learner):
 
     @contextlib.contextmanager
     def playing(self) -> Iterator[None]:
-        with self.policy.settled():
+        with self.policy.frozen_weights():
             yield
 
     def speed_up(self, threads: int | None = None) -> int:
@@ -124,7 +126,7 @@ class OnPolicyLearner(Learner):
 @patch
 def answer(self: OnPolicyLearner, obs: Any, carry: Carry) -> tuple[Tensor, Tensor, Carry]:
     "Return logits (N, A), values (N,) and the new carry for observations on the device."
-    policy = self.recorded[0] if self.recorded and rows_of(obs) == self.preset.num_envs else self.policy
+    policy = self.recorded[0] if self.recorded and batch_size(obs) == self.preset.num_envs else self.policy
     return *policy(obs), carry
 
 
@@ -132,7 +134,7 @@ def answer(self: OnPolicyLearner, obs: Any, carry: Carry) -> tuple[Tensor, Tenso
 @torch.inference_mode()
 def act(self: OnPolicyLearner, obs: Any, carry: Carry | None = None,
         generator: torch.Generator | None = None) -> tuple[Tensor, Carry, dict[str, Tensor]]:
-    logits, values, carry = self.answer(as_tensors(obs, self.device), carry or self.start(rows_of(obs)))
+    logits, values, carry = self.answer(as_tensors(obs, self.device), carry or self.start(batch_size(obs)))
     actions, log_probs = ppo.sample(logits, torch.rand(len(logits), generator=generator or self.act_generator))
     return actions, carry, {"log_probs": log_probs, "values": values}
 
@@ -140,7 +142,7 @@ def act(self: OnPolicyLearner, obs: Any, carry: Carry | None = None,
 @patch
 @torch.inference_mode()
 def probabilities(self: OnPolicyLearner, obs: Any, carry: Carry | None = None) -> Tensor:
-    logits, *_ = self.answer(as_tensors(obs, self.device), carry or self.start(rows_of(obs)))
+    logits, *_ = self.answer(as_tensors(obs, self.device), carry or self.start(batch_size(obs)))
     return logits.float().softmax(1).cpu()
 
 # %% ../../nbs/3_agent/12_on_policy.ipynb #8574cb9b
@@ -153,7 +155,7 @@ def flatten_batch(self: OnPolicyLearner, value: Tensor) -> Tensor:
 @patch
 def policy_inputs(self: OnPolicyLearner, rollout: Rollout) -> Any:
     "Return what the policy reads of a rollout, in the same rows."
-    return each(self.flatten_batch, rollout.obs)
+    return tree_map(self.flatten_batch, rollout.obs)
 
 
 @patch
@@ -161,7 +163,7 @@ def loss_inputs(self: OnPolicyLearner, rollout: Rollout) -> dict[str, Any]:
     "Return what the loss reads of a rollout as it was played: obs, and changes if the policy predicts them."
     found = {"obs": self.policy_inputs(rollout)}
     if self.policy.prediction:
-        found["changes"] = each(self.flatten_batch, self.policy.prediction.read(rollout, self.device))
+        found["changes"] = tree_map(self.flatten_batch, self.policy.prediction.read(rollout, self.device))
     return found
 
 
@@ -244,7 +246,7 @@ def update(self: OnPolicyLearner, minibatch: dict[str, Any], where: str) -> dict
 
 # %% ../../nbs/3_agent/12_on_policy.ipynb #d0634aa2
 @patch
-def learn(self: OnPolicyLearner, rollout: Rollout, check: Callable[[], None] = nobody) -> dict[str, float]:
+def learn(self: OnPolicyLearner, rollout: Rollout, check: Callable[[], None] = noop) -> dict[str, float]:
     "Learn from a rollout; `NotFiniteError` names what broke down, and the weights are then those from before it."
     if self.records and self.device.type == "cuda" and not self.recorded:
         self.recorded = record(self)
@@ -280,7 +282,7 @@ def example_batch(self: OnPolicyLearner, rows: int, steps: int = 1) -> dict[str,
     "Return a minibatch of so many zeros, in sequences of so many steps."
     num_envs = max(1, rows // steps)
     rollout = make_rollout(steps, num_envs, self.observation_space, self.device)
-    rollout.carry, rollout.next_obs = self.start(num_envs), at(rollout.obs, 0)
+    rollout.carry, rollout.next_obs = self.start(num_envs), tree_index(rollout.obs, 0)
     zeros = self.flatten_batch(rollout.rewards.to(self.device))
     return self.loss_inputs(rollout) | {"actions": zeros.long(), "log_probs": zeros, "advantages": zeros,
                                         "returns": zeros}

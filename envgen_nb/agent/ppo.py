@@ -13,7 +13,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
-from .learner import at, each, generators, joined
+from .learner import generators, tree_concat, tree_index, tree_map
 from .networks import Policy, as_tensors
 from .presets import Algorithm
 
@@ -81,7 +81,7 @@ def minibatches(
     for _ in range(algorithm.epochs):
         order = torch.randperm(len(batch["actions"]), generator=generator).to(batch["actions"].device)
         for chosen in order.chunk(algorithm.minibatches):
-            yield each(lambda value, chosen=chosen: value.index_select(0, chosen), batch)
+            yield tree_map(lambda value, chosen=chosen: value.index_select(0, chosen), batch)
 
 # %% ../../nbs/3_agent/07_ppo.ipynb #56e9cb47
 def train(
@@ -100,25 +100,25 @@ def train(
         steps, final_values = [], torch.zeros(T, N)
         with torch.no_grad():                                                # 1. play: T steps in N games
             for t in range(T):
-                seen = each(torch.clone, as_tensors(obs))                    # the environment reuses its arrays
+                seen = tree_map(torch.clone, as_tensors(obs))                    # the environment reuses its arrays
                 logits, values = policy(seen)
                 actions, log_probs = sample(logits, torch.rand(N, generator=acting))
                 obs, rewards, terminated, truncated, infos = env.step(actions.numpy())
                 cut = truncated & ~terminated
                 if cut.any():
-                    final_values[t, torch.from_numpy(cut)] = policy(as_tensors(at(infos["final_obs"], cut)))[1]
+                    final_values[t, torch.from_numpy(cut)] = policy(as_tensors(tree_index(infos["final_obs"], cut)))[1]
                 steps.append({"obs": seen, "actions": actions, "log_probs": log_probs, "values": values,
                               "rewards": torch.tensor(rewards, dtype=torch.float32),
                               "terminated": torch.tensor(terminated), "truncated": torch.tensor(cut)})
             last_values = policy(as_tensors(obs))[1]
-        rollout = joined([at(step, None) for step in steps])                 # (T, N, …)
+        rollout = tree_concat([tree_index(step, None) for step in steps])                 # (T, N, …)
         values = torch.cat([rollout["values"], last_values[None]])           # 2. compare: advantages and returns
         ends = rollout["terminated"], rollout["truncated"]
         advantages = gae(rollout["rewards"], values, *ends, final_values, algorithm.gamma, algorithm.gae_lambda)
         batch = {name: rollout[name] for name in ("obs", "actions", "log_probs")}
         batch["returns"] = advantages + rollout["values"]
         batch["advantages"] = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        batch = each(lambda value: value.flatten(0, 1), batch)               # (T · N, …)
+        batch = tree_map(lambda value: value.flatten(0, 1), batch)               # (T · N, …)
         for minibatch in minibatches(batch, algorithm, shuffling):           # 3. update: follow the gradient
             policy.returns.update(minibatch["returns"])
             logits, values = policy(minibatch["obs"])

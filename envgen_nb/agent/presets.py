@@ -147,7 +147,7 @@ class Preset:
         "All fields of both records by their names."
         return vars(self.network) | vars(self.algorithm)
 
-    def but(self, **changes: Any) -> "Preset":
+    def replace(self, **changes: Any) -> "Preset":
         "The same with some numbers changed; `ValueError` for an unknown field or a value that is not allowed."
         if unknown := [key for key in changes if key not in self.numbers()]:
             raise ValueError(f"a preset has no {', '.join(unknown)}; it has: {', '.join(self.numbers())}")
@@ -178,4 +178,4 @@ def get_preset(
     if name not in PRESETS:
         raise ValueError(f"no preset is called {name!r}; there are: {', '.join(PRESETS)}")
     encoders.take(changes.get("encoder"))
-    return PRESETS[name].but(**changes)
+    return PRESETS[name].replace(**changes)

@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
 from .guards import memory_of
-from .learner import Carry, Learner, Rollout, Truncation, at, make_rollout, nobody
+from .learner import Carry, Learner, Rollout, Truncation, make_rollout, noop, tree_index
 from .networks import as_tensors
 from .presets import Preset
 from ..game.episodes import Changes, Curriculum, Episodes, episodes_of
@@ -70,7 +70,7 @@ def play(
     obs: Any,                    # the observations to begin with, N
     carry: Carry,                # what the learner remembers there
     rollout: Rollout,            # filled from front to back
-    check: Callable[[], None] = nobody,   # before each step
+    check: Callable[[], None] = noop,   # before each step
 ) -> tuple[Episodes, dict[str, float]]:   # the episodes that have ended; seconds by kind of work
     "Play as many steps as the rollout holds; it also says where to go on."
     ended, seconds = [], {"simulate": 0.0, "act": 0.0}
@@ -80,7 +80,7 @@ def play(
             check()
             begin = time.perf_counter()
             _copy_to(rollout.obs, t, obs)
-            actions, carry, extras = learner.act(at(rollout.obs, t), carry)
+            actions, carry, extras = learner.act(tree_index(rollout.obs, t), carry)
             rollout.actions[t] = actions
             rollout.keep(t, extras)
             acted = time.perf_counter()
@@ -91,15 +91,16 @@ def play(
             rollout.truncated[t] = torch.from_numpy(cut)
             if cut.any():
                 rows = torch.from_numpy(np.flatnonzero(cut))
-                last = as_tensors(at(infos["final_obs"], cut), learner.device)
-                rollout.truncations.append(Truncation(t, rows, last, at(carry, rows.to(learner.device))))
+                last = as_tensors(tree_index(infos["final_obs"], cut), learner.device)
+                rollout.truncations.append(Truncation(t, rows, last, tree_index(carry, rows.to(learner.device))))
             unlocked = getattr(venv, "unlocked", None)
             if "results" in infos:
                 ended.append(episodes_of(infos["results"], infos["_results"]))
             if unlocked is not None:
                 rollout.note(t, np.where(infos["_results"][:, None], infos["results"]["unlocked"], unlocked)
                              if "results" in infos else unlocked)
-            carry = learner.notice(learner.restart(carry, torch.from_numpy(terminated | truncated)), unlocked)
+            carry = learner.restart(carry, torch.from_numpy(terminated | truncated))
+            carry = learner.observe_achievements(carry, unlocked)
             seconds["simulate"] += stepped - acted
             seconds["act"] += acted - begin + time.perf_counter() - stepped
     rollout.next_obs, rollout.next_carry = obs, carry
@@ -114,7 +115,7 @@ class Trainer:
         learner: Learner,
         venv: VectorEnv,   # with `preset.num_envs` sub-environments and AutoresetMode.SAME_STEP
         curriculum: Curriculum | None = None,   # who plays what; None: it stays as the environment was made
-        check: Callable[[], None] = nobody,     # before each step and minibatch; may wait, or raise to stop at once
+        check: Callable[[], None] = noop,     # before each step and minibatch; may wait, or raise to stop at once
     ):
         check_venv(learner.preset, venv)
         self.learner, self.venv, self.curriculum, self.check = learner, venv, curriculum, check
@@ -180,7 +181,7 @@ def _change(trainer: Trainer, changes: Changes) -> Episodes:
     leaving = which & (results["world"] == 0) & (results["length"] > 0)
     states = venv.get_state() if leaving.any() else []
     for i in np.flatnonzero(leaving).tolist():
-        trainer.waiting[i] = states[i], at(trainer.carry, [i])
+        trainer.waiting[i] = states[i], tree_index(trainer.carry, [i])
     back = [i for i in going.tolist() if changes.worlds[i] == 0 and i in trainer.waiting]
     trainer.obs = venv.assign({i: changes.worlds[i] for i in going.tolist() if i not in back}, now=True)
     trainer.carry = trainer.learner.restart(trainer.carry, torch.from_numpy(which))
@@ -251,7 +252,7 @@ def train(
     venv: VectorEnv,  # with `learner.preset.num_envs` sub-environments and AutoresetMode.SAME_STEP
     steps: int,       # environment steps, all sub-environments together; see `num_rollouts` for the rounding
     callback: Callable[[Report], bool | None] | None = None,  # after each rollout; True stops the training
-    check: Callable[[], None] = nobody,  # before each step and each minibatch; may wait, or raise to stop at once
+    check: Callable[[], None] = noop,  # before each step and each minibatch; may wait, or raise to stop at once
 ) -> Trainer:         # to go on with
     """Let a learner play and learn.
 

@@ -244,7 +244,7 @@ def new_learner(run: RunFolder, device: str = "cpu") -> Learner:
     "The learner of a run as it is before any training."
     settings = run.settings
     with contextlib.closing(run.simulator.make_vec([run.original], num_envs=1, obs=settings.preset.obs)) as venv:
-        made = learners.find(settings.learner).of(run.simulator, settings.preset)
+        made = learners.find(settings.learner).for_game(run.simulator, settings.preset)
         return made(settings.preset, venv.single_observation_space, venv.single_action_space, settings.seed, device)
 
 
@@ -619,7 +619,7 @@ def _train(walk: _Walk, cycle: str) -> Iterator[Event]:
             episodes = Episodes.join([cut, report.episodes, *([trainer.finish()] if over else [])])
             _log_rollout(walk, cycle, phase, rollout, report, episodes, logged, rollout + 1 == total)
             walk.rollouts, cut = rollout + 1, Episodes.join([])
-            if time.monotonic() - saved > CHECKPOINT_SECONDS and walk.learner.light and rollout + 1 < total:
+            if time.monotonic() - saved > CHECKPOINT_SECONDS and walk.learner.cheap_to_save and rollout + 1 < total:
                 _save(walk)
                 saved, kept = time.monotonic(), walk.learner.steps
             yield meter.event(cycle, phase, episodes, rollout + 1)

@@ -85,7 +85,7 @@ class RunSettings(BaseModel):
         "The preset of the agent, with the changes."
         changes = {name: tuple(value) if isinstance(value, list) else value          # as JSON has them
                    for name, value in self.agent_options.items()}
-        return get_preset(self.agent).but(**changes)
+        return get_preset(self.agent).replace(**changes)
 
     @property
     def num_proposed(self) -> int:
@@ -215,7 +215,7 @@ def _check_learner(settings: RunSettings) -> None:
         encoders.find(settings.preset.network.encoder)
     found = learners.find(settings.learner)
     try:
-        found.of(get_simulator(settings.simulator), settings.preset)
+        found.for_game(get_simulator(settings.simulator), settings.preset)
     except ValueError as error:
         raise ValueError(f"learner: {error}") from None
 

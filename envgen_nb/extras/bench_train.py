@@ -154,7 +154,7 @@ def train_presets() -> dict[str, tuple[Preset, str, str]]:
 def quarter(preset: Preset) -> Preset:
     "A quarter of each rollout, in minibatches of the same size; of at most 32 games, whose first worlds take long."
     num_envs = min(preset.num_envs, 32)
-    return preset.but(num_envs=num_envs, rollout_steps=preset.batch // 4 // num_envs,
+    return preset.replace(num_envs=num_envs, rollout_steps=preset.batch // 4 // num_envs,
                       minibatches=preset.algorithm.minibatches // 4)
 
 # %% ../../nbs/extras/07_bench_train.ipynb #2be7dec1

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..agent.attention import Linear, fan_in_
 from ..agent.guards import FiniteNotes, NotFiniteError
-from ..agent.learner import Carry, Rollout, at, each, generators, joined, nobody
+from ..agent.learner import Carry, Rollout, generators, noop, tree_concat, tree_index, tree_map
 from ..agent.networks import Policy, dense, initialise
 from ..agent.on_policy import PPO
 from ..agent.presets import Network, Preset
@@ -82,13 +82,13 @@ def trajectories(
     found = whole(kept["ended"], kept["broken"])
     steps = torch.cat([torch.zeros(0, dtype=torch.int64), *(torch.arange(a, b) for _, a, b in found)])
     envs = torch.cat([torch.zeros(0, dtype=torch.int64), *(torch.full((b - a,), n) for n, a, b in found)])
-    obs = joined([segment["obs"] for segment in segments])
+    obs = tree_concat([segment["obs"] for segment in segments])
     ends = np.cumsum([b - a for _, a, b in found]).tolist()
     spans = list(zip([0, *ends[:-1]], ends, strict=True)) if found else []
     unlocked = kept["unlocked"][steps, envs]
     goals = [_goals(unlocked[a:b]) + a for a, b in spans]
     rows = {name: kept[name][steps, envs].to(device) for name in ("actions", "memory", "returns")}
-    return Trajectories(each(lambda value: value[steps, envs].to(device), obs), **rows, spans=spans, goals=goals,
+    return Trajectories(tree_map(lambda value: value[steps, envs].to(device), obs), **rows, spans=spans, goals=goals,
                         unlocked=unlocked)
 
 
@@ -185,7 +185,7 @@ class Distillation(PPO):
         counts = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
         return {"memory": zeros, "features": zeros.clone(), "achieved": counts, "new": counts.bool()}
 
-    def notice(self, carry: Carry, unlocked: np.ndarray | None) -> Carry:
+    def observe_achievements(self, carry: Carry, unlocked: np.ndarray | None) -> Carry:
         if unlocked is None:
             raise ValueError("the learner 'ad' needs an environment that tells what has been achieved (`unlocked`)")
         achieved = torch.from_numpy(unlocked.sum(1)).to(self.device)
@@ -217,15 +217,15 @@ class Distillation(PPO):
         "A copy of what a phase needs of a rollout, on the CPU."
         broken = torch.zeros_like(rollout.terminated)
         broken[0] = (rollout.carry["features"] != self.after[0]).any(1).cpu() if self.after else True
-        return each(lambda value: value.detach().cpu().clone(), {
+        return tree_map(lambda value: value.detach().cpu().clone(), {
             "obs": rollout.obs, "actions": rollout.actions, "memory": rollout.extras["memory"], "returns": returns,
             "unlocked": rollout.unlocked, "ended": rollout.terminated | rollout.truncated, "broken": broken})
 
     @property
-    def light(self) -> bool:
+    def cheap_to_save(self) -> bool:
         return not self.segments
 
-    def learn(self, rollout: Rollout, check: Callable[[], None] = nobody) -> dict[str, float]:
+    def learn(self, rollout: Rollout, check: Callable[[], None] = noop) -> dict[str, float]:
         report = super().learn(rollout, check)
         if len(self.segments) < self.preset.algorithm.phase_rollouts:
             return report
@@ -248,7 +248,7 @@ class Distillation(PPO):
         self.segments, self.after = state["segments"], [features.to(self.device) for features in state["after"]]
 
 # %% ../../nbs/extras/02_distillation.ipynb #2db4d572
-def phase(learner: Distillation, played: Trajectories, check: Callable[[], None] = nobody) -> dict[str, float]:
+def phase(learner: Distillation, played: Trajectories, check: Callable[[], None] = noop) -> dict[str, float]:
     "Learn from whole episodes; the means of both losses, and how many episodes and matches there were."
     policy, algorithm, notes = learner.policy, learner.preset.algorithm, FiniteNotes(learner.device)
     seen, losses = copy.deepcopy(policy.returns.state_dict()), {"match_loss": [], "predict_loss": []}
@@ -287,8 +287,8 @@ def _divergence(new: Tensor, old: Tensor) -> Tensor:
 @torch.no_grad()
 def _said(policy: AchievementPolicy, played: Trajectories, rows: int = 2048) -> Tensor:
     "The log probabilities of all steps, (R, A)."
-    with policy.settled():
-        parts = [policy({"obs": at(played.obs, slice(a, a + rows)), "memory": played.memory[a:a + rows]})[0]
+    with policy.frozen_weights():
+        parts = [policy({"obs": tree_index(played.obs, slice(a, a + rows)), "memory": played.memory[a:a + rows]})[0]
                  for a in range(0, len(played.actions), rows)]
     return torch.cat(parts).log_softmax(1) if parts else torch.zeros(0, 1)
 
@@ -301,7 +301,7 @@ def _heads(policy: AchievementPolicy, features: Tensor, played: Trajectories, ro
 
 def _features(policy: AchievementPolicy, played: Trajectories, rows: Tensor, multiple: int = 32) -> Tensor:
     "φ of steps, (len(rows), F)."
-    return policy.encode(at(played.obs, F.pad(rows, (0, -len(rows) % multiple))))[:len(rows)]
+    return policy.encode(tree_index(played.obs, F.pad(rows, (0, -len(rows) % multiple))))[:len(rows)]
 
 
 def _pick(x: Tensor, rows: Tensor) -> Tensor:

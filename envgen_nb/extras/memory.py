@@ -13,7 +13,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from ..agent.attention import Linear, fan_in_
-from ..agent.learner import Carry, Rollout, each, rows_of
+from ..agent.learner import Carry, Rollout, batch_size, tree_map
 from ..agent.networks import Policy
 from ..agent.on_policy import PPO
 from ..agent.presets import Network, Preset
@@ -94,7 +94,7 @@ class MemoryPolicy(Policy):
     def features(self, obs: dict[str, Any]) -> Tensor:
         "What is seen and what is remembered, (B, T, F)."
         starts = obs["starts"].t()
-        seen = self.encoder(each(lambda value: value.transpose(0, 1).flatten(0, 1), obs["obs"]), self.dtype)
+        seen = self.encoder(tree_map(lambda value: value.transpose(0, 1).flatten(0, 1), obs["obs"]), self.dtype)
         seen = seen.unflatten(0, starts.shape)
         remembered = self.memory(seen, obs["h"], starts)
         return torch.cat([seen.float(), remembered], 2).transpose(0, 1)
@@ -115,8 +115,8 @@ class MemoryPPO(PPO):
         return {"h": torch.zeros(num_envs, self.preset.network.memory, device=self.device)}
 
     def answer(self, obs: Any, carry: Carry) -> tuple[Tensor, Tensor, Carry]:
-        starts = torch.zeros(rows_of(obs), 1, dtype=torch.bool, device=self.device)
-        one_step = {"obs": each(lambda value: value[:, None], obs), "starts": starts, "h": carry["h"]}
+        starts = torch.zeros(batch_size(obs), 1, dtype=torch.bool, device=self.device)
+        one_step = {"obs": tree_map(lambda value: value[:, None], obs), "starts": starts, "h": carry["h"]}
         features = self.policy.features(one_step)[:, 0]
         h = features[:, -self.preset.network.memory:].clone()
         return *self.policy.heads(features), {"h": h}

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..agent.guards import FiniteNotes
 from envgen_nb.agent.learner import (
-    Carry, Learner, Rollout, at, each, generators, joined, make_rollout, nobody, rows_of,
+    Carry, Learner, Rollout, batch_size, generators, make_rollout, noop, tree_concat, tree_index, tree_map,
 )
 from ..agent.networks import Policy
 from ..agent.on_policy import PPO, compute_gradients
@@ -95,7 +95,7 @@ class Examples:
         gamma: float,
     ) -> None:
         "Keep what rare objectives were achieved in a rollout."
-        window = joined([self.recent, steps])
+        window = tree_concat([self.recent, steps])
         self.age = torch.where(fresh, 0, self.age)
         self.achieved = torch.where(fresh[:, None], unlocked[0], self.achieved)  # what came before, nobody saw
         for t, ended in enumerate(over):
@@ -103,11 +103,11 @@ class Examples:
             new = unlocked[t] & ~self.achieved & (self.rate < self.RARE)
             for n, objective in new.nonzero().tolist():
                 length = min(int(self.age[n]), self.LENGTH)
-                self._keep(objective, at(window, (slice(self.LENGTH + t + 1 - length, self.LENGTH + t + 1), n)),
+                self._keep(objective, tree_index(window, (slice(self.LENGTH + t + 1 - length, self.LENGTH + t + 1), n)),
                            float(returns[t, n]), gamma)
             self.rate = averaged(self.rate, unlocked[t][ended])
             self.age, self.achieved = self.age * ~ended, unlocked[t] & ~ended[:, None]
-        self.recent = each(lambda value: value[len(over):].clone(), window)
+        self.recent = tree_map(lambda value: value[len(over):].clone(), window)
 
     def _keep(self, objective: int, steps: dict[str, Any], last: float, gamma: float) -> None:
         "One example."
@@ -116,7 +116,7 @@ class Examples:
         for reward in reversed(steps["rewards"][:-1].tolist()):
             returns.append(reward + gamma * returns[-1])
         kept = {"obs": steps["obs"], "actions": steps["actions"], "returns": torch.tensor(returns[::-1])}
-        _copied(kept, at(self.kept, (row, slice(length))))
+        _copied(kept, tree_index(self.kept, (row, slice(length))))
         self.lengths[row] = length
         self.counts[objective] += 1
 
@@ -133,7 +133,7 @@ class Examples:
         numbers = torch.rand(count, generator=generator) * self.counts.clamp(max=self.KEPT)[objectives]
         rows = objectives * self.KEPT + numbers.long()
         there = torch.arange(self.LENGTH) < self.lengths[rows][:, None]
-        return each(lambda value: value[rows][there], self.kept)
+        return tree_map(lambda value: value[rows][there], self.kept)
 
     def state_dict(self) -> dict[str, Any]:
         return copy.deepcopy({name: getattr(self, name) for name in self.STATE})
@@ -164,8 +164,8 @@ def imitation_loss(
 class RarePPO(PPO):
     """PPO with a reward for novelty, and with imitation of its own rare achievements.
 
-    `things` and the number of objectives are the game's: `RarePPO.of(simulator, preset)` knows them. The environment
-    has to tell what is `unlocked`.
+    `things` and the number of objectives are the game's: `RarePPO.for_game(simulator, preset)` knows them. The
+    environment has to tell what is `unlocked`.
     """
     DRAWN = 32      # examples for a step of Adam
 
@@ -180,7 +180,7 @@ class RarePPO(PPO):
         self.fresh = self.began < 0                          # where this one does not go on with them
 
     @classmethod
-    def of(cls, simulator: Simulator, preset: Preset) -> Callable[..., Learner]:
+    def for_game(cls, simulator: Simulator, preset: Preset) -> Callable[..., Learner]:
         things = simulator.things(preset.obs)
         if things is None:
             others = [obs for obs in simulator.observations if simulator.things(obs)]
@@ -192,7 +192,7 @@ class RarePPO(PPO):
     def start(self, num_envs: int) -> Carry:
         return {"began": torch.full((num_envs,), self.steps, device=self.device)}
 
-    def learn(self, rollout: Rollout, check: Callable[[], None] = nobody) -> dict[str, float]:
+    def learn(self, rollout: Rollout, check: Callable[[], None] = noop) -> dict[str, float]:
         if rollout.unlocked is None:
             raise ValueError("the learner 'ppo-rare' needs an environment that tells what has been achieved "
                              "(`unlocked`)")
@@ -207,7 +207,7 @@ class RarePPO(PPO):
 
     def novelty(self, rollout: Rollout) -> Tensor:
         "How new is what came together in each step, (T, N) on the CPU."
-        seen = [torch.from_numpy(self.things.present(each(lambda value: torch.as_tensor(value).cpu().numpy(), obs)))
+        seen = [torch.from_numpy(self.things.present(tree_map(lambda value: torch.as_tensor(value).cpu().numpy(), obs)))
                 for obs in (rollout.obs, rollout.next_obs)]
         return self.pairs.novelty(torch.cat([seen[0], seen[1][None]]), rollout.terminated | rollout.truncated,
                                   self.fresh)
@@ -215,7 +215,7 @@ class RarePPO(PPO):
     def compute_targets(self, rollout: Rollout) -> dict[str, Any]:
         batch = super().compute_targets(rollout)
         steps = {"obs": rollout.obs, "actions": rollout.actions, "rewards": rollout.rewards}
-        self.examples.add(each(Tensor.cpu, steps), batch["returns"].view(rollout.actions.shape).cpu(),
+        self.examples.add(tree_map(Tensor.cpu, steps), batch["returns"].view(rollout.actions.shape).cpu(),
                           rollout.terminated | rollout.truncated, rollout.unlocked, self.fresh,
                           self.preset.algorithm.gamma)
         return batch
@@ -225,7 +225,7 @@ class RarePPO(PPO):
         drawn = self.examples.draw(self.DRAWN, self.draw_generator)
         if drawn is None:
             return {"imitated": 0.0}
-        batch = each(lambda value: value.to(self.device), drawn)
+        batch = tree_map(lambda value: value.to(self.device), drawn)
         policy, algorithm = self.policy, self.preset.algorithm
         found, parts = compute_gradients(policy, batch, lambda part: imitation_loss(policy, part, algorithm),
                                          algorithm.microbatches, self.pool)

@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 from traitlets import Bool, Bytes, Int, List, Unicode
 
-from ..agent.learner import Learner, at
+from ..agent.learner import Learner, tree_index
 from .elements import STATIC
 from .figures import few_colours
 from ..game.simulator import Simulator
@@ -72,7 +72,7 @@ def record(
     with agent.playing() if agent else contextlib.nullcontext(), _one_thread():
         while "results" not in infos:
             frames.append(venv.render()[0].copy())
-            seen.append(at(observation, 0))
+            seen.append(tree_index(observation, 0))
             if agent:
                 chances.append(agent.probabilities(observation, carry) if tell else None)
                 action, carry, extras = agent.act(observation, carry, generator)
@@ -80,7 +80,7 @@ def record(
             else:
                 action = random.integers(len(simulator.actions), size=1)
             observation, reward, _, _, infos = venv.step(np.asarray(action))
-            carry = agent.notice(carry, venv.unlocked) if agent else {}
+            carry = agent.observe_achievements(carry, venv.unlocked) if agent else {}
             actions.append(int(action[0]))
             rewards.append(float(reward[0]))
             unlocked = infos["results"]["unlocked"][0] if "results" in infos else venv.unlocked[0]
@@ -231,7 +231,7 @@ class Play(_Screen):
         "Why an action would do nothing now; \"\": it works, or nobody can say."
         names, held = self.simulator.conditions, getattr(self._venv, "conditions", None)
         holds = [name for name, there in zip(names, held()[0], strict=True) if there] if names and held else names
-        return self.simulator.why_not(action, at(self._seen, 0), holds)
+        return self.simulator.why_not(action, tree_index(self._seen, 0), holds)
 
     def _told(self, _: Any, message: dict[str, Any], buffers: Any) -> None:
         "A person pressed something."
