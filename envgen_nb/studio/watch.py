@@ -146,7 +146,8 @@ def by_rules(simulator: Simulator) -> Learner:
     "The game's player by rules."
     preset = seen_by_player(simulator)
     with contextlib.closing(simulator.make_vec([None], num_envs=1, obs=preset.obs)) as venv:
-        return ScriptedLearner.of(simulator, preset)(preset, venv.single_observation_space, venv.single_action_space, 0)
+        make = ScriptedLearner.for_game(simulator, preset)
+        return make(preset, venv.single_observation_space, venv.single_action_space, 0)
 
 
 def players(run: RunFolder) -> dict[str, str]:
