@@ -4,8 +4,8 @@
 
 For each arm and seed, of the episodes of the last measurement: in how many % each thing that an iron tool needs was
 there before the pickaxe was made for the first time, the two crafting places together, all together, and how many made
-each tool. `docs/tables.py` makes the table of docs/guides/results.md from it. Runs that the file has already are kept
-when their folders are gone, so that an experiment can be done in several sittings.
+each tool. `docs/tables.py` makes the table of docs/guides/results_worlds.md from it. Runs that the file has already
+are kept when their folders are gone, so that an experiment can be done in several sittings.
 """
 import argparse
 import json

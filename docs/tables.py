@@ -417,19 +417,20 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [_more("transfer", "steps", "plain"), _more("transfer_4m", "steps", "plain")]),
         ("README.md", "Achievement Distillation ends {:.1f} higher,", [learner("ad-worlds", "ad")]),
         ("README.md", "without any {:.1f} above PPO", [learner("rare", "ppo")]),
-        ("results", "`rules` differs from `fixed` by {:+.1f} in area and by {:+.1f} in score at the end",
+        ("results_worlds", "`rules` differs from `fixed` by {:+.1f} in area and by {:+.1f} in score at the end",
          [_more("paper", "rules", "fixed", area), _more("paper", "rules", "fixed")]),
-        ("results", "90% costs {:.1f} of the area under the curve", [_more("mixture", "share-50", "share-90", area)]),
-        ("results", "plain PPO gains {:.1f} over the end of `transfer`, `steps` gains {:.1f}.",
+        ("results_worlds", "90% costs {:.1f} of the area under the curve",
+         [_more("mixture", "share-50", "share-90", area)]),
+        ("results_worlds", "plain PPO gains {:.1f} over the end of `transfer`, `steps` gains {:.1f}.",
          [_end("transfer_4m", arm) - _end("transfer", arm) for arm in ("plain", "steps")]),
-        ("results", "(the interval of the pickaxe begins at {:.1f}%)", [mean(pickaxe["steps"].values()).low]),
-        ("learner", "it is {:.1f} ahead after a million steps ({:.1f} over the training until then), and at the end it "
-         "is not: {:+.1f}.", [learner("ad", "ppo-long", *which) for which in (
+        ("results_worlds", "(the interval of the pickaxe begins at {:.1f}%)", [mean(pickaxe["steps"].values()).low]),
+        ("results_learners",
+         "it is {:.1f} ahead after a million steps ({:.1f} over the training until then), and at the end it is not: {:+.1f}.", [learner("ad", "ppo-long", *which) for which in (
              ("score_policy", 0), ("score_training", 0), ("score_policy", 1))]),
-        ("learner", "{:.1f} higher than PPO with them, paired", [learner("rare", "ppo-worlds")]),
-        ("learner", "it is ahead over the training ({:+.1f}), and at the end it may be ({:+.1f})",
+        ("results_learners", "{:.1f} higher than PPO with them, paired", [learner("rare", "ppo-worlds")]),
+        ("results_learners", "it is ahead over the training ({:+.1f}), and at the end it may be ({:+.1f})",
          [learner("memory", "ppo", "score_training"), learner("memory", "ppo")]),
-        ("learner", "it is ahead by {:.1f} over the training, and by {:.1f} at the end",
+        ("results_learners", "it is ahead by {:.1f} over the training, and by {:.1f} at the end",
          [pixel("score_training"), pixel("score_policy")])]
 
 

@@ -110,7 +110,7 @@ def test_in_a_browser(site, tmp_path):
             page = browser.new_page(color_scheme=theme, viewport={"width": 1280, "height": 900})
             errors = []
             page.on("pageerror", lambda error, found=errors: found.append(error))
-            for name in ("index", "guides/results", "notebooks/3_agent/07_ppo", "reference/curriculum",
+            for name in ("index", "guides/results_worlds", "notebooks/3_agent/07_ppo", "reference/curriculum",
                          "notebooks/8_studio/01_figures"):
                 page.goto((site / f"{name}.html").as_uri())
                 assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), name

@@ -219,7 +219,7 @@ def own(registry) -> list[str]:
 
 def test_every_name_is_documented():
     """What is registered stands in the guides: a designer that nobody can find might as well not be there."""
-    for registry, page in ((designers, "models"), (curricula, "curriculum"), (learners, "learner"),
+    for registry, page in ((designers, "models"), (curricula, "add_curriculum"), (learners, "add_learner"),
                            (places, "experiments")):
         for name in own(registry):
             assert re.search(rf"\b{name}\b", GUIDES[page]), f"{page}.md says nothing of {name}"
@@ -257,7 +257,7 @@ def test_what_is_recorded_is_not_said_to_be_missing():
     records = [path.parent.name for path in (ROOT / "benchmarks" / "experiments").glob("*/experiment.toml")]
     listed = (ROOT / "benchmarks" / "experiments" / "README.md").read_text()
     assert records and all(f"[`{name}`]" in listed for name in records) and "not run" not in GUIDES["experiments"]
-    for text, words in ((README, "Not measured:"), (GUIDES["results"], "What was not measured")):
+    for text, words in ((README, "Not measured:"), (GUIDES["results_worlds"], "What was not measured")):
         assert "GPU" not in text.partition(words)[2][:300], words          # benchmarks/gpu.jsonl has what was measured
 
 

@@ -291,7 +291,7 @@ def test_the_guide_says_what_came_out():
     "The table of the experiment `paper`, and the difference between worlds that follow the agent and fixed ones."
     folder = ExperimentFolder(ROOT / "benchmarks" / "experiments" / "paper")
     measured = [folder.measured(name) for name in folder.experiment.measures]
-    readme = (ROOT / "docs" / "guides" / "results.md").read_text()
+    readme = (ROOT / "docs" / "guides" / "results_worlds.md").read_text()
     for arm in folder.experiment.arms:
         row = re.search(rf"^\| `{arm}`: [^|]*\|(.*)\|$", readme, re.MULTILINE)[1]
         expected = []
