@@ -4,8 +4,8 @@
 
 For each arm and seed, at about a million steps (the end of cycle 8) and at the end: the Crafter score over all training
 episodes in the original game so far, and of the policy as it was then; and how many episodes of the last measurement
-made each iron tool. `docs/tables.py` makes the tables of docs/guides/results_learners.md from it. Runs that the file has already
-are kept when their folders are gone, so that an experiment can be done in several sittings.
+made each iron tool. `docs/tables.py` makes the tables of docs/guides/results_learners.md from it. Runs that the file
+has already are kept when their folders are gone, so that an experiment can be done in several sittings.
 """
 import argparse
 import json

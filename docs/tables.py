@@ -425,7 +425,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [_end("transfer_4m", arm) - _end("transfer", arm) for arm in ("plain", "steps")]),
         ("results_worlds", "(the interval of the pickaxe begins at {:.1f}%)", [mean(pickaxe["steps"].values()).low]),
         ("results_learners",
-         "it is {:.1f} ahead after a million steps ({:.1f} over the training until then), and at the end it is not: {:+.1f}.", [learner("ad", "ppo-long", *which) for which in (
+         "it is {:.1f} ahead after a million steps ({:.1f} over the training until then), and at the end it is not: "
+         "{:+.1f}.", [learner("ad", "ppo-long", *which) for which in (
              ("score_policy", 0), ("score_training", 0), ("score_policy", 1))]),
         ("results_learners", "{:.1f} higher than PPO with them, paired", [learner("rare", "ppo-worlds")]),
         ("results_learners", "it is ahead over the training ({:+.1f}), and at the end it may be ({:+.1f})",
