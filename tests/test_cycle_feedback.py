@@ -17,10 +17,10 @@ from envgen_nb.cycle.folder import (
     archived,
     as_designed,
     create_run,
+    design_context,
     rollouts,
     selected,
     spent_rollouts,
-    told,
     world_records,
 )
 from envgen_nb.cycle.run import Accepted, Evaluated, Training, TriedOut, run_cycles
@@ -429,7 +429,7 @@ def test_a_designer_is_told_the_archive_and_says_the_bottleneck(tmp_path, monkey
     assert [run.bottleneck(f"cycle-{k}") for k in (1, 2)] == [f"cycle {k} is short." for k in (1, 2)]
     standing = run.standing("cycle-1")
     assert set(standing) == {1, 2} and any(retired for _, retired in standing.values())   # whatever was reached there
-    for one in told(run, 2).archive:
+    for one in design_context(run, 2).archive:
         score, retired = standing[one.number]
         what = "retired, it has become too easy" if retired else f"{score:.2f}"
         assert (one.cycle, one.score, one.retired) == (1, score, retired) and one.record.episodes

@@ -14,7 +14,7 @@ from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.base import Reply, Usage, designers
 from envgen_nb.designer.design import BudgetError
 from envgen_nb.designer.offline import Offline
-from envgen_nb.designer.prompt import Original, load_templates, save_templates
+from envgen_nb.designer.prompt import BaseGameStats, load_templates, save_templates
 from envgen_nb.designer.reply import Design, format_reply
 from envgen_nb.game.files import read_jsonl, write_json, write_text
 from envgen_nb.game.simulator import get_simulator
@@ -154,7 +154,8 @@ def test_what_was_missing_lists_nothing_that_was_there(run, monkeypatch):
             "collect_wood": [(("tree",), 100.0, 90.0)],
             "place_table": [(("tree",), 100.0, 90.0), (("wood",), 40.0, 1.0), (("tree", "wood"), 40.0, 1.0)],
             "make_wood_pickaxe": [(("wood",), 99.97, 30.0), (("table",), 100.0, 20.0), (("wood", "table"), 25.0, 0.5)]}
-    found = Original(200.0, 150.0, 250.0, {}, dict.fromkeys(run.simulator.objectives, 10.0) | {"eat_cow": 80.0}, held)
+    rates = dict.fromkeys(run.simulator.objectives, 10.0) | {"eat_cow": 80.0}
+    found = BaseGameStats(200.0, 150.0, 250.0, {}, rates, held)
     monkeypatch.setattr(report, "in_the_original", lambda run, cycle: found)
     shown = report.gaps_html(run, "cycle-0")
     assert "<b>place table</b> 10%: wood was missing in 60% of the episodes" in shown

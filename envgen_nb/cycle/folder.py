@@ -8,7 +8,7 @@ __all__ = ['PHASES', 'PLAYERS', 'PLACES', 'FORMAT', 'Rates', 'counted_in', 'in_p
            'keep_designer', 'designer_names', 'machines', 'machine_changes', 'selected', 'spent_rollouts', 'rollouts',
            'placebo', 'resume_command', 'check_free', 'create_run', 'keep_given', 'designer_of', 'trust', 'cut_metrics',
            'Recent', 'write_sheet', 'as_designed', 'origins', 'as_taken', 'is_edited', 'write_worlds', 'rates_there',
-           'measured_records', 'tried_out', 'world_records', 'in_the_original', 'archived', 'told']
+           'measured_records', 'tried_out', 'world_records', 'in_the_original', 'archived', 'design_context']
 
 # %% ../../nbs/5_cycle/02_folder.ipynb #615a48db
 import contextlib
@@ -37,7 +37,9 @@ from envgen_nb.cycle.settings import (
     FEEDBACK, OWN, RunSettings, SettingsError, check_designer, checked_settings, new_designer, take_names,
     training_plan,
 )
-from ..designer.prompt import Archived, Original, Told, WorldRecord, load_templates, save_templates
+from envgen_nb.designer.prompt import (
+    Archived, BaseGameStats, DesignContext, WorldRecord, load_templates, save_templates,
+)
 from ..designer.base import Designer, Usage, designs_worlds, make_designer
 from ..designer.design import best, chosen
 from ..designer.trust import destinations, remember
@@ -982,7 +984,7 @@ def world_records(
 def in_the_original(
     run: RunFolder,
     cycle: str,       # that has been measured
-) -> Original:
+) -> BaseGameStats:
     "What happened in the original game: at that measurement, and which moments the training before it kept."
     found, deaths = run.evaluation(cycle), {}
     if found.deaths is not None:
@@ -993,7 +995,7 @@ def in_the_original(
     quarters = np.percentile(found.lengths, (25, 75)).tolist()
     held = {name: [(one.conditions, one.episodes, one.steps) for one in held] for name, held in found.held.items()}
     last = run.metrics(cycle)[-1:]
-    return Original(float(found.lengths.mean()), *quarters, deaths, rates, held,
+    return BaseGameStats(float(found.lengths.mean()), *quarters, deaths, rates, held,
                     last[0].get("moments", {}) if last else {})
 
 # %% ../../nbs/5_cycle/02_folder.ipynb #66d00002
@@ -1016,20 +1018,21 @@ def archived(
     return list(found.values())
 
 
-def told(
+def design_context(
     run: RunFolder,
     number: int,      # of the cycle that is to be designed
-) -> Told:
+) -> DesignContext:
     "What the designer of a cycle is told beside the rates, by the setting `feedback`."
     settings = run.settings
     always = {"plan": training_plan(settings, number), "bottleneck": settings.bottleneck}
     if number == 1 or settings.feedback not in OWN:
-        return Told(**always)
+        return DesignContext(**always)
     cycle, earlier = f"cycle-{number - 1}", f"cycle-{number - 2}"
     last, before = run.evaluation(cycle), run.evaluation(earlier)
     rates = {"episodes": len(last.returns), "before": before.feedback(run.simulator.objectives)}
     if settings.feedback == "rates":
-        return Told(**always, **rates)
+        return DesignContext(**always, **rates)
     latest = world_records(run)[sum(bool(run.worlds(f"cycle-{k}")) for k in range(1, number)) - 1]
-    return Told(**always, **rates, records=latest if run.worlds(cycle) else (), archive=tuple(archived(run, cycle)),
-                original=in_the_original(run, cycle) if settings.feedback == "full" else None)
+    return DesignContext(**always, **rates, records=latest if run.worlds(cycle) else (),
+                         archive=tuple(archived(run, cycle)),
+                         original=in_the_original(run, cycle) if settings.feedback == "full" else None)

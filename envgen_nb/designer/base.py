@@ -17,7 +17,7 @@ from typing import Any, ClassVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from .prompt import Told, WorldRecord
+from .prompt import DesignContext, WorldRecord
 from .reply import split_thoughts
 from .trust import Destination, is_allowed, refusal
 from ..game.world import printable
@@ -41,7 +41,7 @@ class Request:
     history: tuple[tuple[WorldRecord, ...], ...] = ()          # of each cycle before: its worlds, and how they went
     cycle: int = 1                                             # from 1
     num_cycles: int = 1                                        # of the run
-    told: Told | None = None                                   # what else it is told, as data
+    context: DesignContext | None = None                                 # what else it is told, as data
     attempt: int = 1                                           # from 1; more after a reply that was refused
     seed: int = 0                                              # for designers that draw
     tell: Callable[[str], None] | None = field(default=None, repr=False, compare=False)   # is told what is waited for

@@ -243,7 +243,8 @@ class Missing(Frontier):
         objective: str,
     ) -> tuple[tuple[str, ...], float]:   # conditions, the rarer one first; in how many % of the episodes they held
         "What an objective needs that came together least often, two things at most; nothing where it is not told."
-        held = request.told.original.held.get(objective, ()) if request.told and request.told.original else ()
+        original = request.context.original if request.context else None
+        held = original.held.get(objective, ()) if original else ()
         if not held or max(held, key=lambda one: len(one[0]))[1] >= self.enough:
             return (), 100.0
         alone = {names[0]: (often, steps) for names, often, steps in held if len(names) == 1}

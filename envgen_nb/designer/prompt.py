@@ -6,7 +6,7 @@
 __all__ = ['KINDS', 'NO_FEEDBACK', 'WORLDS', 'CHOICE', 'EXTRA', 'VERSIONS', 'PLACEHOLDERS', 'SELDOM', 'BOTTLENECK',
            'placeholders', 'check_template', 'require_template', 'Templates', 'load_templates', 'save_templates',
            'fill', 'describe_parameters', 'answer_format', 'format_feedback', 'format_previous', 'format_remarks',
-           'WorldRecord', 'Original', 'Archived', 'Told', 'format_rates', 'format_results', 'spending',
+           'WorldRecord', 'BaseGameStats', 'Archived', 'DesignContext', 'format_rates', 'format_results', 'spending',
            'format_spending', 'format_original', 'told_of', 'lacking', 'format_archive', 'prompt_values',
            'first_prompt', 'update_prompt', 'later_template', 'choice_prompt']
 
@@ -262,7 +262,7 @@ class WorldRecord:
 
 # %% ../../nbs/2_designer/01_prompt.ipynb #b156493f
 @dataclass(frozen=True)
-class Original:
+class BaseGameStats:
     "What happened in the original game."
     length: float                     # mean of the episodes, in steps
     short: float                      # a quarter of them were shorter
@@ -286,26 +286,26 @@ class Archived:
 
 # %% ../../nbs/2_designer/01_prompt.ipynb #8920f459
 @dataclass(frozen=True)
-class Told:
+class DesignContext:
     "What a designer is told beside the rates and the worlds."
     plan: str = ""                                            # of the training, in words
     records: tuple[WorldRecord, ...] | None = None            # of the worlds of the last cycle; None: not told
     episodes: int = 0                                         # that the rates are of; 0: not told
     before: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)   # the rates of the measurement
     #                                                           before; {}: not told
-    original: Original | None = None                          # of the original game; None: not told
+    original: BaseGameStats | None = None                     # of the original game; None: not told
     archive: tuple[Archived, ...] = ()                        # all worlds so far; (): there is none, or it is not told
     bottleneck: bool = False                                  # whether it is to say first what the bottleneck is
 
 
-def format_rates(feedback: Mapping[str, tuple[float, float]], told: Told) -> str:
+def format_rates(feedback: Mapping[str, tuple[float, float]], context: DesignContext) -> str:
     "Success rates to a tenth, with what they were before: `name: 43.7% (before: 31.4%)`; else as `format_feedback`."
-    if not told.episodes:
+    if not context.episodes:
         return (format_feedback(feedback)
                 + "\n\nThe first number is the mean over several evaluations, the second their standard deviation.")
-    lines = [f"{name}: {mean:.1f}%" + (f" (before: {told.before[name][0]:.1f}%)" if name in told.before else "")
+    lines = [f"{name}: {mean:.1f}%" + (f" (before: {context.before[name][0]:.1f}%)" if name in context.before else "")
              for name, (mean, _) in feedback.items()]
-    return "\n".join([f"Of {counted(told.episodes, 'episode')}:", *lines])
+    return "\n".join([f"Of {counted(context.episodes, 'episode')}:", *lines])
 
 # %% ../../nbs/2_designer/01_prompt.ipynb #540bad45
 def format_results(
@@ -363,7 +363,7 @@ def _result(record: WorldRecord, costs: Mapping[str, Mapping[str, int]]) -> str:
 SELDOM = 50     # %; of what is reached less often the designer is told what was missing
 
 
-def format_original(found: Original) -> str:
+def format_original(found: BaseGameStats) -> str:
     "What happened in the original game, with a heading."
     ends = sorted(((share, name) for name, share in found.deaths.items() if share), reverse=True)
     lines = [f"An episode was {found.length:.0f} steps long on average, every second one between {found.short:.0f} and "
@@ -432,7 +432,7 @@ def prompt_values(
     feedback: Mapping[str, tuple[float, float]] | None = None,  # objective → mean and std of its success rate, percent
     previous: Sequence[World] = (),                             # the environments in which the agent trained
     origins: Sequence[str] = (),                                # of each, as for `format_remarks`
-    told: Told | None = None,                                   # what else there is to tell; None: the rates alone
+    context: DesignContext | None = None,                       # what else there is to tell; None: the rates alone
 ) -> dict[str, str]:   # by the names of the placeholders; of the later ones only what there is something to say to
     "What the placeholders of a template stand for."
     if num_worlds < 1:
@@ -446,7 +446,7 @@ def prompt_values(
         "num_worlds": str(num_worlds),
         "format": answer_format(model, num_worlds),
     }
-    said = told or Told()
+    said = context or DesignContext()
     if feedback is not None:
         values["rates"] = format_rates(feedback, said)
         values["feedback"] = format_feedback(feedback) if said.records is None else values["rates"]
@@ -463,10 +463,10 @@ def first_prompt(
     simulator: Simulator,
     vocabulary: str = "default",  # which of the game's vocabularies the worlds are written in
     num_worlds: int = 4,        # how many environments to ask for
-    told: Told | None = None,   # the plan of the training, and whether the bottleneck is asked for
+    context: DesignContext | None = None,   # the plan of the training, and whether the bottleneck is asked for
 ) -> str:
     "The prompt of the first cycle, when nothing is known about the agent."
-    return fill(templates.first, prompt_values(simulator, vocabulary, num_worlds, told=told))
+    return fill(templates.first, prompt_values(simulator, vocabulary, num_worlds, context=context))
 
 # %% ../../nbs/2_designer/01_prompt.ipynb #fea9e2b3
 def update_prompt(
@@ -477,15 +477,16 @@ def update_prompt(
     feedback: Mapping[str, tuple[float, float]] | None,   # objective → mean and std of its success rate, percent
     previous: Sequence[World],                            # the environments in which the agent trained
     origins: Sequence[str] = (),                          # of each of these, as for `format_remarks`
-    told: Told | None = None,                             # what else there is to tell; None: the rates alone
+    context: DesignContext | None = None,                 # what else there is to tell; None: the rates alone
 ) -> str:
     """The prompt of a later cycle: the same game, the measured success rates, and the worlds that led to them.
 
     Without feedback it tells of the worlds alone; without worlds, too, it is the first prompt again."""
     if feedback is None and not previous:
-        return first_prompt(templates, simulator, vocabulary, num_worlds, told)
-    return fill(later_template(templates, feedback is not None, told is not None and told.records is not None),
-                prompt_values(simulator, vocabulary, num_worlds, feedback, previous, origins, told))
+        return first_prompt(templates, simulator, vocabulary, num_worlds, context)
+    with_records = context is not None and context.records is not None
+    return fill(later_template(templates, feedback is not None, with_records),
+                prompt_values(simulator, vocabulary, num_worlds, feedback, previous, origins, context))
 
 
 def later_template(templates: Templates, rates: bool, worlds: bool) -> str:

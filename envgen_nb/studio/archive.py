@@ -8,7 +8,7 @@ __all__ = ['archive_html', 'tried_html', 'bottleneck_html', 'told_html']
 # %% ../../nbs/8_studio/03_archive.ipynb #77b00003
 import html
 
-from ..cycle.folder import Archived, RunFolder, archived, told, tried_out, world_records
+from ..cycle.folder import Archived, RunFolder, archived, design_context, tried_out, world_records
 from ..designer.design import learnability
 from ..designer.prompt import WorldRecord, spending
 from ..designer.reply import unmarked
@@ -97,7 +97,7 @@ def told_html(run: RunFolder, cycle: str) -> str:
     number = int(cycle.partition("-")[2])
     if any(run.evaluation(name) is None for name in run.cycles[max(number - 2, 0):number]):
         return ""                                                        # not all of it is there any more
-    said, rates = told(run, number), run.feedback(number)
+    said, rates = design_context(run, number), run.feedback(number)
     before = run.worlds(run.cycles[number - 1])
     parts = [
         "the plan of the training" * ("{{plan}}" in (run.text("", "templates/first.md") or "")),
