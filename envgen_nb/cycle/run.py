@@ -36,9 +36,9 @@ from ..agent.train import Report, Trainer
 from ..curriculum import curricula
 from ..game.episodes import Curriculum, Episodes
 from envgen_nb.cycle.folder import (
-    PHASES, PLAYERS, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, designer_of, in_phase, keep_by_hand,
-    keep_designer, machine_changes, machines, measured_records, origins, put_in_place, rates_there, rollouts, selected,
-    spent_rollouts, told, world_records, write_worlds,
+    PHASES, PLAYERS, Recent, RunFolder, RunFolderError, counted_in, cut_metrics, design_context, designer_of, in_phase,
+    keep_by_hand, keep_designer, machine_changes, machines, measured_records, origins, put_in_place, rates_there,
+    rollouts, selected, spent_rollouts, world_records, write_worlds,
 )
 from .settings import OWN, RunSettings
 from ..designer.design import Attempt, Budget, best, chosen, conversation, design
@@ -344,10 +344,11 @@ def _prompt(walk: _Walk, number: int) -> str:
     "The prompt of a cycle, from the run's own templates."
     run, settings, templates = walk.run, walk.settings, load_templates(walk.run.file(RunFolder.TEMPLATES))
     if number == 1:
-        return first_prompt(templates, run.simulator, settings.vocabulary, settings.num_proposed, told(run, number))
+        return first_prompt(templates, run.simulator, settings.vocabulary, settings.num_proposed,
+                            design_context(run, number))
     before = f"cycle-{number - 1}"
     return update_prompt(templates, run.simulator, settings.vocabulary, settings.num_proposed,
-                         run.feedback(number), run.worlds(before), origins(run, before), told(run, number))
+                         run.feedback(number), run.worlds(before), origins(run, before), design_context(run, number))
 
 # %% ../../nbs/5_cycle/03_run.ipynb #a9149f41
 def _request(walk: _Walk, number: int, prompt: str) -> Request:
@@ -363,7 +364,8 @@ def _request(walk: _Walk, number: int, prompt: str) -> Request:
     return Request(simulator=run.simulator, vocabulary=settings.vocabulary, num_worlds=settings.num_proposed,
                    messages=conversation(history, prompt), feedback=run.feedback(number),
                    history=world_records(run, results=settings.feedback in OWN), cycle=number,
-                   num_cycles=settings.num_cycles, told=told(run, number), seed=settings.seed, tell=tell,
+                   num_cycles=settings.num_cycles, context=design_context(run, number), seed=settings.seed,
+                   tell=tell,
                    measure=functools.partial(_measure, walk, number, tell))
 
 

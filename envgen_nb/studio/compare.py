@@ -25,7 +25,7 @@ from PIL import Image
 from traitlets import Dict, HasTraits, List, Unicode
 
 from ..cycle.folder import RunFolder, RunFolderError, origins
-from ..cycle.runs import Labels, called, list_runs, read_labels, runs_folder
+from ..cycle.runs import Labels, display_name, list_runs, read_labels, runs_folder
 from ..designer.reply import unmarked
 from ..experiment.folder import ExperimentFolder
 from ..results import kept_summary, mean, over_seeds, paired
@@ -52,7 +52,7 @@ def experiment_runs(
 def full_name(path: Path) -> str:
     "A run's name; of a run of an experiment with the experiment and the arm before it."
     of = path.parent.parent if (path.parent.parent / ExperimentFolder.FILE).exists() else None
-    return f"{of.name}, {path.parent.name}, {called(path)}" if of else called(path)
+    return f"{of.name}, {path.parent.name}, {display_name(path)}" if of else display_name(path)
 
 # %% ../../nbs/8_studio/11_compare.ipynb #4beb54e1
 def groups(found: Mapping[Path, Summary]) -> dict[str, dict[int, Summary]]:

@@ -22,12 +22,12 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 
 from ..cycle.edit import EditError, change_settings, change_templates, design_again
-from ..cycle.folder import RunFolder, origins, told
+from ..cycle.folder import RunFolder, design_context, origins
 from ..cycle.runs import runs_folder
 from ..cycle.settings import RunSettings, changed_settings, make_settings
 from envgen_nb.designer.prompt import (
-    PLACEHOLDERS, VERSIONS, Templates, Told, check_template, fill, later_template, load_templates, placeholders,
-    prompt_values, save_templates,
+    PLACEHOLDERS, VERSIONS, DesignContext, Templates, check_template, fill, later_template, load_templates,
+    placeholders, prompt_values, save_templates,
 )
 from ..designer.base import designers, options_of, read_option
 from envgen_nb.studio.elements import (
@@ -158,7 +158,7 @@ class _Prompt(HasTraits):
     no_feedback = Unicode("", help="that of a later prompt in a run whose designer is told no rates")
     worlds = Unicode("", help="that of a later prompt in a run whose designer is told what happened in its worlds")
     facts = AnyTrait(None, help="for the later prompts, as `latest_facts` gives them; None: made up")
-    beginning = AnyTrait(None, help="what the first prompt of the run tells beside the game, `Told`; None: nothing")
+    beginning = AnyTrait(None, help="`DesignContext` of the first prompt of the run; None: the game alone")
     complaints = Tuple(help="what is wrong with the template that is shown")
     filled = Unicode("", help="the prompt as the model will get it")
 
@@ -175,16 +175,16 @@ class _Prompt(HasTraits):
             self.complaints = tuple(check_template(self.text, self.kind))
             text = self.text
             if self.kind == "update" and self.facts is not None:
-                told = self.facts[3]
+                context = self.facts[3]
                 text = later_template(self.templates(), self.facts[0] is not None,
-                                      told is not None and told.records is not None)
+                                      context is not None and context.records is not None)
             self.filled = fill(text, _Lenient(self.values()))
 
     def values(self) -> dict[str, str]:
         "What the placeholders stand for."
         simulator = get_simulator(self.simulator)
         if self.kind == "first":
-            return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), told=self.beginning)
+            return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), context=self.beginning)
         facts = self.facts or ({name: (0.0, 0.0) for name in simulator.objectives}, (), ())
         return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), *facts)
 
@@ -322,13 +322,13 @@ def show_run(editor: Editor, run: RunFolder) -> None:
         editor.simulator, editor.vocabulary = settings.simulator, settings.vocabulary
         editor.num_worlds, editor.designer = settings.num_worlds, settings.designer
         editor.options = {**editor.options, **settings.designer_options}
-        editor.beginning = told(run, 1)
+        editor.beginning = design_context(run, 1)
         for name in LIMITS:
             setattr(editor, name, getattr(settings, name) or 0)
     editor.put(origin.get("draft") or used_texts(run), origin.get("name", ""), origin.get("game", ""))
 
 
-Facts = tuple[dict[str, tuple[float, float]] | None, list[Any], list[str], Told | None]
+Facts = tuple[dict[str, tuple[float, float]] | None, list[Any], list[str], DesignContext | None]
 
 
 def latest_facts(run: RunFolder) -> Facts | None:
@@ -343,7 +343,7 @@ def latest_facts(run: RunFolder) -> Facts | None:
     number = min(len(measured) + 1, run.settings.num_cycles)        # after the last cycle nobody is asked any more
     if run.settings.feedback not in ("rates", "worlds"):
         rates = run.feedback(number)
-    return rates, run.worlds(cycle), origins(run, cycle), told(run, number)
+    return rates, run.worlds(cycle), origins(run, cycle), design_context(run, number)
 
 # %% ../../nbs/8_studio/07_editor.ipynb #e49e51aa
 def apply(editor: Editor, session: Session) -> None:

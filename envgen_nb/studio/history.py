@@ -14,7 +14,7 @@ from pathlib import Path
 import ipywidgets as widgets
 
 from ..cycle.edit import change_templates
-from ..cycle.folder import RunFolder, RunFolderError, origins, told
+from ..cycle.folder import RunFolder, RunFolderError, design_context, origins
 from ..cycle.settings import changed_settings
 from ..designer.base import NOTHING, Usage
 from envgen_nb.designer.prompt import (
@@ -63,7 +63,8 @@ def _prompt(run: RunFolder, cycle: str, before: str) -> tuple[str, str]:
     "What a prompt is compared with, and how it differs."
     text, settings = run.text(cycle, RunFolder.PROMPT) or "", run.settings
     if cycle == "cycle-1":
-        kits = first_prompt(load_templates(), run.simulator, settings.vocabulary, settings.num_proposed, told(run, 1))
+        kits = first_prompt(load_templates(), run.simulator, settings.vocabulary, settings.num_proposed,
+                            design_context(run, 1))
         return "the kit's own prompt", difference(kits, text)
     if cycle == "cycle-2":
         return "the first of the later prompts", text
@@ -88,10 +89,10 @@ def asked(
 def _filled(run: RunFolder, cycle: str, templates: Templates) -> tuple[str, str, dict[str, str]]:
     "Of a cycle's prompt: the kind of its template, the template, and what its placeholders stand for."
     settings, number = run.settings, int(cycle.partition("-")[2])
-    before, rates, facts = f"cycle-{number - 1}", run.feedback(number), told(run, number)
+    before, rates, facts = f"cycle-{number - 1}", run.feedback(number), design_context(run, number)
     if number == 1 or (rates is None and not run.worlds(before)):
         return "first", templates.first, prompt_values(run.simulator, settings.vocabulary, settings.num_proposed,
-                                                       told=facts)
+                                                       context=facts)
     values = prompt_values(run.simulator, settings.vocabulary, settings.num_proposed, rates, run.worlds(before),
                            origins(run, before), facts)
     text = later_template(templates, rates is not None, facts is not None and facts.records is not None)

@@ -20,7 +20,7 @@ import ipywidgets as widgets
 import numpy as np
 
 from ..cycle.folder import RunFolder
-from ..cycle.runs import Labels, called, different, label_run, list_runs, put_away, read_labels
+from ..cycle.runs import Labels, different, display_name, label_run, list_runs, put_away, read_labels
 from ..cycle.settings import RunSettings
 from ..results import Estimate, Measurement, Point, measured_rates
 from .charts import KEY, Line, Small, multiples
@@ -389,7 +389,8 @@ def objectives_view(session: Session) -> widgets.Widget:
 def choices(session: Session) -> dict[Path, str]:
     "The run that is open, then those in the runs folder that are not put away, the newest first: where, and its name."
     here = [] if session.run is None else [session.run.path]
-    return {path.resolve(): called(path) for path in (*here, *(path for path in list_runs() if not put_away(path)))}
+    offered = (*here, *(path for path in list_runs() if not put_away(path)))
+    return {path.resolve(): display_name(path) for path in offered}
 
 
 def runs_view(
