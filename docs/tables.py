@@ -61,6 +61,8 @@ ARMS = {      # what they are, in words
         "backward": "starts ever further back, in half of the games",
         "steps": "the same, with starts that are nearer to each other"}}
 ARMS["transfer_4m"] = ARMS["transfer"]
+RETURN = "reward at the end"
+HEADS = {RETURN: "return at the end"}
 FIRST = {"feedback": "feedback", "mixture": "mixture"}      # the heading of the first column, where it is not worlds
 
 
@@ -70,13 +72,18 @@ def table(head: list[str], rows: list[list[str]], align: str = "") -> str:
     return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in [head, marks, *rows])
 
 
+def _measures(folder: ExperimentFolder) -> list[str]:
+    "The measures that an experiment has named, and the return beside them."
+    return [*folder.experiment.measures, RETURN]
+
+
 def experiment(name: str) -> str:
-    "The two measures of each arm, and how much more they are than the baseline's, by pairs of the same seed."
+    "The measures of each arm, and how much more they are than the baseline's, by pairs of the same seed."
     folder = ExperimentFolder(BENCHMARKS / "experiments" / name)
-    base, measures = folder.experiment.baseline, folder.experiment.measures
+    base, measures = folder.experiment.baseline, _measures(folder)
     measured = [folder.measured(measure) for measure in measures]
     head = [FIRST.get(name, "worlds")]
-    head += [text for measure in measures for text in (measure, f"more than `{base}`")]
+    head += [text for measure in measures for text in (HEADS.get(measure, measure), f"more than `{base}`")]
     rows = []
     for arm in folder.experiment.arms:
         row = [f"`{arm}`: {ARMS[name][arm]}"]
@@ -109,8 +116,9 @@ def backward_tuning() -> str:
 def paper_short() -> str:
     "Of each arm of the experiment `paper`, how much more than plain it has."
     folder = ExperimentFolder(BENCHMARKS / "experiments" / "paper")
-    measured = [folder.measured(measure) for measure in folder.experiment.measures]
-    return table(["worlds", *folder.experiment.measures], [
+    measures = _measures(folder)
+    measured = [folder.measured(measure) for measure in measures]
+    return table(["worlds", *(HEADS.get(measure, measure) for measure in measures)], [
         [f"`{arm}`: {text}", *(plus_minus(paired(values[arm], values["plain"]), signed=True) for values in measured)]
         for arm, text in ARMS["paper"].items() if arm != "plain"], "l")
 
@@ -413,9 +421,11 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
 
     pickaxe = ExperimentFolder(BENCHMARKS / "experiments" / "transfer_4m").measured("success at make_iron_pickaxe")
     return [
-        ("README.md", "It ends {:.1f} above PPO, at four million steps {:.1f}, with",
+        ("README.md", "Its score ends {:.1f} above PPO, at four million steps {:.1f}, with",
          [_more("transfer", "steps", "plain"), _more("transfer_4m", "steps", "plain")]),
-        ("README.md", "Achievement Distillation ends {:.1f} higher,", [learner("ad-worlds", "ad")]),
+        ("README.md", "its return does not: {:+.1f} and {:+.1f}.",
+         [_more(name, "steps", "plain", RETURN) for name in ("transfer", "transfer_4m")]),
+        ("README.md", "Achievement Distillation ends {:.1f} higher in score,", [learner("ad-worlds", "ad")]),
         ("README.md", "without any {:.1f} above PPO", [learner("rare", "ppo")]),
         ("results_worlds", "`rules` differs from `fixed` by {:+.1f} in area and by {:+.1f} in score at the end",
          [_more("paper", "rules", "fixed", area), _more("paper", "rules", "fixed")]),
