@@ -20,9 +20,9 @@ import papermill
 from PIL import Image
 from tables import alone
 
+from envgen_nb.agent.clips import few_colours
 from envgen_nb.extras.batch import run_notebook
-from envgen_nb.studio.figures import few_colours
-from envgen_nb.studio.report import webp
+from envgen_nb.results.report import webp
 
 ROOT = Path(__file__).parent.parent
 LAB = ROOT / "nbs" / "lab"

@@ -26,7 +26,7 @@ _MODULES = {
     "PPO": "agent.on_policy", "Trainer": "agent.train", "train": "agent.train",
     "get_preset": "agent.presets", "evaluate": "agent.evaluate",
     "RunFolder": "cycle.folder", "open_run": "cycle.runs", "load_agent": "cycle.runs", "run_cycles": "cycle.run",
-    "run": "extras.batch", "write_report": "studio.report", "Studio": "studio.studio",
+    "run": "extras.batch", "write_report": "results.report", "Studio": "studio.studio",
 }
 _all_ = ["games", "get_simulator", "make_vec", "World", "Simulator", "Game", "SimpleSimulator", "CrafterWorld",
          "ExtendedCrafterWorld", "HeistWorld", "HardHeistWorld", "designers", "Designer", "Request", "Design",

@@ -9,13 +9,13 @@ from device import DEVICE
 from states import same
 
 from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from envgen_nb.agent.clips import record
 from envgen_nb.agent.evaluate import evaluate
 from envgen_nb.agent.learner import learners
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer
 from envgen_nb.curriculum import EnvGen
 from envgen_nb.game.simulator import get_simulator
-from envgen_nb.studio.play import record
 
 SYMBOLS = get_preset("symbols", hidden=(16, 16), memory=8, num_envs=4, rollout_steps=32, epochs=1, minibatches=2,
                      phase_rollouts=2, phase_epochs=1)

@@ -32,8 +32,8 @@ from envgen_nb.extras.batch import (
 )
 from envgen_nb.extras.check import check_runs, check_settings
 from envgen_nb.extras.cli import main
+from envgen_nb.results.report import ReadOnce, write_report
 from envgen_nb.studio.history import asked, templates_of
-from envgen_nb.studio.report import ReadOnce, write_report
 from envgen_nb.studio.watch import watched
 
 ROOT = Path(__file__).parent.parent

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from envgen_nb.agent.clips import record
 from envgen_nb.agent.learner import ScriptedLearner
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.cycle.run import run_cycles
@@ -10,7 +11,6 @@ from envgen_nb.cycle.runs import load_agent, open_run
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.extras.batch import play
 from envgen_nb.game.simulator import get_simulator
-from envgen_nb.studio.play import record
 
 
 def test_other_games_and_other_eyes_are_refused():

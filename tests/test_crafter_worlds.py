@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from envgen_nb.agent.clips import few_colours
 from envgen_nb.extras.cli import main
 from envgen_nb.game.world import check_world, parameters
 from envgen_nb.game.world_files import load_worlds, save_worlds
@@ -23,7 +24,6 @@ from envgen_nb.simulators.crafter.simulator import Crafter
 from envgen_nb.simulators.crafter.symbols import symbols, symbols_space
 from envgen_nb.simulators.crafter.warnings import materials_of
 from envgen_nb.simulators.crafter.world import CrafterWorld, ExtendedCrafterWorld, Meaning, meaning
-from envgen_nb.studio.figures import few_colours
 
 BIOMES = ("grassland", "beaches", "mountain", "natural")
 RARITIES = ("very common", "common", "rare")

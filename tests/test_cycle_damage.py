@@ -17,8 +17,8 @@ from envgen_nb.cycle.settings import make_settings
 from envgen_nb.extras.batch import play
 from envgen_nb.extras.cli import main
 from envgen_nb.game.files import FolderGone, append_jsonl, write_text
+from envgen_nb.results.report import write_report
 from envgen_nb.studio.compare import compare_view
-from envgen_nb.studio.report import write_report
 from envgen_nb.studio.session import Session
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=2_048, final_steps=1_024, evaluation_runs=1,

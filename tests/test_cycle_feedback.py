@@ -32,12 +32,12 @@ from envgen_nb.designer.prompt import BOTTLENECK, format_spending
 from envgen_nb.designer.reply import Design
 from envgen_nb.extras.batch import read_parameters
 from envgen_nb.game.simulator import get_simulator
+from envgen_nb.results.archive import told_html, tried_html
+from envgen_nb.results.figures import missing_html
+from envgen_nb.results.report import write_report
 from envgen_nb.simulators.crafter.fast.dynamics import DEATHS
-from envgen_nb.studio.archive import told_html, tried_html
 from envgen_nb.studio.conversation import conversation_html
 from envgen_nb.studio.editor import Editor, latest_facts, show_run
-from envgen_nb.studio.figures import missing_html
-from envgen_nb.studio.report import write_report
 
 SMALL = dict(num_cycles=3, num_worlds=2, cycle_steps=2_048, final_steps=1_024, evaluation_runs=2,
              evaluation_episodes=2, threads=1, seed=5, agent_options={"num_envs": 8, "rollout_steps": 64})

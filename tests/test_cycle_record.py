@@ -12,8 +12,8 @@ from envgen_nb.cycle.folder import create_run, world_records
 from envgen_nb.cycle.run import Accepted, Evaluated, Training, run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.results import binned_returns, history, training_episodes, training_score
-from envgen_nb.studio.figures import learning_figure, table_text
-from envgen_nb.studio.progress import say
+from envgen_nb.results.figures import learning_figure, table_text
+from envgen_nb.results.progress import say
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=4_096, final_steps=2_048, evaluation_runs=1,
              evaluation_episodes=2, threads=1, seed=5, agent_options={"num_envs": 8, "rollout_steps": 128})

@@ -19,12 +19,11 @@ from envgen_nb.designer.reply import Design, format_reply
 from envgen_nb.game.files import read_jsonl, write_json, write_text
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.game.world_files import save_worlds
-from envgen_nb.results import kept_summary
-from envgen_nb.studio import report
+from envgen_nb.results import kept_summary, report
+from envgen_nb.results.progress import say
+from envgen_nb.results.report import by_hand, write_report
 from envgen_nb.studio.compare import groups, run_table
 from envgen_nb.studio.conversation import conversation_html
-from envgen_nb.studio.progress import say
-from envgen_nb.studio.report import by_hand, write_report
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=1_024, final_steps=0, evaluation_runs=1, evaluation_episodes=2,
              threads=1, agent_options={"num_envs": 8, "rollout_steps": 64})

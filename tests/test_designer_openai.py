@@ -31,10 +31,10 @@ from envgen_nb.extras.cli import main
 from envgen_nb.game.files import append_jsonl, write_text
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.results import kept_summary
+from envgen_nb.results.progress import watch
+from envgen_nb.results.report import write_report
 from envgen_nb.studio.compare import run_table
 from envgen_nb.studio.conversation import conversation_html, cost_html
-from envgen_nb.studio.progress import watch
-from envgen_nb.studio.report import write_report
 from envgen_nb.studio.session import Session
 
 CRAFTER = get_simulator("crafter")

@@ -10,7 +10,7 @@ from envgen_nb.cycle.folder import create_run
 from envgen_nb.cycle.run import Accepted, run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.game.files import write_text
-from envgen_nb.studio.progress import watch
+from envgen_nb.results.progress import watch
 from envgen_nb.studio.session import Session
 
 REPLY = '```json\n{"inventory_settings": {"wood": 5}}\n```\nPurpose: build.\n'

@@ -86,7 +86,7 @@ def test_everything_is_in_it(site):
         assert (site / "notebooks" / path.relative_to(root / "nbs").with_suffix(".html")).exists(), path.name
     for path in (root / "docs" / "guides").glob("*.md"):
         assert (site / "guides" / f"{path.stem}.html").exists()
-    assert "data:image" in (site / "notebooks/8_studio/12_play.html").read_text()
+    assert "data:image" in (site / "notebooks/8_studio/08_play.html").read_text()
     ppo = (site / "notebooks/3_agent/07_ppo.html").read_text()
     assert "<math" in ppo and "#| export" not in ppo and "_images/" in ppo
     reference = (site / "reference/game.html").read_text()
@@ -111,7 +111,7 @@ def test_in_a_browser(site, tmp_path):
             errors = []
             page.on("pageerror", lambda error, found=errors: found.append(error))
             for name in ("index", "guides/results_worlds", "notebooks/3_agent/07_ppo", "reference/curriculum",
-                         "notebooks/8_studio/01_figures"):
+                         "notebooks/6_results/04_figures"):
                 page.goto((site / f"{name}.html").as_uri())
                 assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), name
                 page.wait_for_timeout(500)

@@ -22,10 +22,10 @@ from envgen_nb.extras.cli import main
 from envgen_nb.game.episodes import Episodes
 from envgen_nb.game.simulator import games, get_simulator
 from envgen_nb.results import training_episodes, training_score
+from envgen_nb.results.figures import missing_html, table_text
 from envgen_nb.simulators.heist import game, vector
 from envgen_nb.simulators.heist.vector import OBJECTIVES
 from envgen_nb.simulators.heist.world import HardHeistWorld
-from envgen_nb.studio.figures import missing_html, table_text
 
 SMALL = dict(simulator="heist", agent="laptop", num_cycles=1, num_worlds=4, cycle_steps=4096, final_steps=2048,
              world_length=60, evaluation_runs=1, evaluation_episodes=4, threads=1, seed=3,

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("minigrid")
 
+from envgen_nb.agent.clips import record
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import Evaluated, run_cycles
 from envgen_nb.cycle.settings import make_settings
@@ -28,7 +29,7 @@ from envgen_nb.simulators.minigrid import (
     reachable,
     solvable,
 )
-from envgen_nb.studio.play import Play, record
+from envgen_nb.studio.play import Play
 
 LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE = range(6)
 AROUND = ((1, 0), (0, 1), (-1, 0), (0, -1))          # by direction

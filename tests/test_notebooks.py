@@ -38,14 +38,15 @@ LONG = {
         "agent.evaluate", "agent.fused", "agent.networks", "agent.on_policy", "agent.ppo", "agent.train",
         "cycle.edit", "cycle.run", "experiment.file", "experiment.folder", "experiment.run", "experiment.schedule",
         "extras.batch", "extras.bench", "extras.bench_train", "extras.check", "extras.distillation", "extras.memory",
-        "extras.rare", "game.examples", "game.files", "game.sb3", "results", "simulators.crafter.env",
+        "extras.rare", "game.examples", "game.files", "game.sb3", "results.__init__", "results.charts",
+        "results.report", "simulators.crafter.env",
         "simulators.crafter.fast.batch", "simulators.crafter.fast.dynamics", "simulators.crafter.fast.engine",
         "simulators.crafter.fast.noise", "simulators.crafter.fast.parity", "simulators.crafter.fast.picture",
         "simulators.crafter.fast.random", "simulators.crafter.fast.terrain", "simulators.crafter.fast.threads",
         "simulators.crafter.games", "simulators.crafter.player", "simulators.crafter.simulator",
         "simulators.crafter.vector", "simulators.heist.game", "simulators.heist.simulator", "simulators.heist.vector",
-        "simulators.minigrid", "studio.charts", "studio.compare", "studio.history", "studio.plan", "studio.editor",
-        "studio.conversation", "studio.report", "studio.session", "studio.step", "studio.studio", "studio.watch",
+        "simulators.minigrid", "studio.compare", "studio.history", "studio.plan", "studio.editor",
+        "studio.conversation", "studio.session", "studio.step", "studio.studio", "studio.watch",
         "studio.worlds",
 }
 

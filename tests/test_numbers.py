@@ -10,9 +10,9 @@ from envgen_nb.cycle.folder import create_run
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.game.files import append_jsonl, write_json
 from envgen_nb.results import kept_summary, measured_rates, scores, summary
+from envgen_nb.results.figures import changes, success_html, table_text
+from envgen_nb.results.report import moved_html, rates_html, spent
 from envgen_nb.studio.compare import compare_view
-from envgen_nb.studio.figures import changes, success_html, table_text
-from envgen_nb.studio.report import moved_html, rates_html, spent
 from envgen_nb.studio.session import Session
 from envgen_nb.studio.step import objectives_html
 

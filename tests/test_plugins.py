@@ -12,7 +12,7 @@ from envgen_nb.cycle.settings import NAMING, SettingsError, changed_settings, ma
 from envgen_nb.designer.base import designers
 from envgen_nb.extras.cli import main
 from envgen_nb.game.simulator import games
-from envgen_nb.studio.figures import success_html
+from envgen_nb.results.figures import success_html
 from envgen_nb.studio.studio import Studio
 
 TESTS = Path(__file__).parent

@@ -28,10 +28,10 @@ from envgen_nb.designer.reply import Design
 from envgen_nb.game.files import hold_folder, read_jsonl
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.results import history
+from envgen_nb.results.figures import BEFORE_EDIT, worlds_html
 from envgen_nb.studio.compare import Comparison, strip_html
 from envgen_nb.studio.conversation import conversation_html, drafts_view, manual_view
 from envgen_nb.studio.editor import Editor, apply, editor_view, names_view, settings_view, show_run
-from envgen_nb.studio.figures import BEFORE_EDIT, worlds_html
 from envgen_nb.studio.history import start_from
 from envgen_nb.studio.play import Play
 from envgen_nb.studio.session import Session

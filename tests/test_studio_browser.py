@@ -12,7 +12,7 @@ import pytest
 from browser import Browser, write_notebook
 from PIL import Image
 
-from envgen_nb.studio.play import animate
+from envgen_nb.agent.clips import animate
 
 IMPORTS = """
 from envgen_nb.designer.reply import Design

@@ -10,7 +10,7 @@ from browser import write_notebook
 from envgen_nb.cycle.folder import RunFolder, create_run
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.studio.report import write_report
+from envgen_nb.results.report import write_report
 
 SHOW = """
 from envgen_nb.studio.history import history_view

@@ -33,9 +33,8 @@ from ..cycle.run import run_cycles
 from ..cycle.runs import load_agent, open_run
 from ..cycle.settings import RunSettings, SettingsError, check_designer, load_settings
 from ..game.files import FolderInUse, hold_folder, watch_place, write_bytes
-from ..studio.play import animate, record
-from ..studio.progress import watch
-from ..studio.report import write_report      # where the notebooks of earlier runs look for it
+from ..agent.clips import animate, record
+from ..results.progress import watch
 from ..game.simulator import get_simulator
 from ..game.world import World
 

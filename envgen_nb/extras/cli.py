@@ -82,7 +82,7 @@ def _headless(parameters: dict, folder: Path, new: bool) -> int:
     "Run the notebook, print what came of it, and say where it all is."
     from envgen_nb.extras.batch import NotebookError, run_notebook
     from envgen_nb.cycle.folder import RunFolder
-    from envgen_nb.studio.figures import table_text
+    from envgen_nb.results.figures import table_text
     try:
         notebook = run_notebook(parameters, folder, new)
     except NotebookError as error:
@@ -160,8 +160,8 @@ def _report(args: argparse.Namespace) -> int:
         from envgen_nb.studio.experiment_view import write_experiment_report
         print(write_experiment_report(ExperimentFolder(args.run), args.out))
         return 0
-    from envgen_nb.studio.progress import parts_bar
-    from envgen_nb.studio.report import ReadOnce, write_interactive, write_report
+    from envgen_nb.results.progress import parts_bar
+    from envgen_nb.results.report import ReadOnce, write_interactive, write_report
     run = ReadOnce(_open(args).path)
     with parts_bar() as tell:
         written = write_report(run, args.out, tell)
@@ -175,8 +175,8 @@ def _report(args: argparse.Namespace) -> int:
 
 def _share(args: argparse.Namespace) -> int:
     "Pack a run and its report into one file."
-    from envgen_nb.studio.progress import parts_bar
-    from envgen_nb.studio.report import share_run
+    from envgen_nb.results.progress import parts_bar
+    from envgen_nb.results.report import share_run
     with parts_bar() as tell:
         packed = share_run(_open(args), args.out, args.checkpoints, tell)
     print(f"{packed}: {packed.stat().st_size / 1e6:.1f} MB"
