@@ -43,7 +43,7 @@ test-all: $(TESTS) $(OLD_NUMPY) $(OLD_GYMNASIUM) $(CLUSTERS) $(DOCS) browser
 test-gpu: $(TESTS)
 	ENVGEN_TEST_DEVICE=cuda $(PYTEST) tests/test_agent_ppo.py tests/test_agent_learners.py tests/test_cycle_resume.py $(ARGS)
 
-# The kit works with NumPy 1.26, too; this one lies beside the locked one, for one test. There is none for Python 3.13.
+# The kit works with NumPy 1.26, too; this one is installed beside the locked one, for one test. There is none for Python 3.13.
 $(OLD_NUMPY): | $(READY)
 	$(BIN)/python -c "import sys; sys.exit(sys.version_info >= (3, 13))" || exit 0; \
 	    $(BIN)/python -m pip install --quiet --no-deps --target $(OLD_NUMPY) numpy==1.26.4
@@ -52,7 +52,7 @@ $(OLD_NUMPY): | $(READY)
 $(OLD_GYMNASIUM): | $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps --target $(OLD_GYMNASIUM) gymnasium==1.2.2
 
-# Ray and Slurm's submitit: extras that only some users want, and whose tests are long ones.
+# Ray and Slurm's submitit: extras that only some users need, and whose tests are long ones.
 $(CLUSTERS): requirements-clusters.lock | $(READY)
 	$(LOCKED) -r requirements-clusters.lock
 	touch $(CLUSTERS)

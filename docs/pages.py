@@ -46,7 +46,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-# Links. The sources are written so that they work where they stand, in the repository; the site has other places.
+# Links. The sources are written so that they work in the repository; the site has other places.
 
 def place(target: Path) -> str | None:
     "The page of the site that shows a file of the repository, from the root of the site; None: there is none."
@@ -282,7 +282,7 @@ def described(value: ast.expr | None) -> str:
 
 
 def module(path: Path) -> str:
-    "A module's public functions and classes, in the order in which they stand."
+    "A module's public functions and classes, in the order of the source."
     source = path.read_text()
     tree, said = ast.parse(source), comments(source)
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -340,7 +340,7 @@ def reference() -> list[Path]:
 
 
 def project() -> list[Path]:
-    "The changelog and how to contribute, which stand in the root of the repository."
+    "The changelog and how to contribute, which are in the root of the repository."
     return [write(DOCS / "project" / f"{name.lower()}.md", relink((ROOT / f"{name}.md").read_text(), ROOT))
             for name in ("CHANGELOG", "CONTRIBUTING")]
 
@@ -377,7 +377,7 @@ SIZES = re.compile(r"\\(?:mathrel|[bB]igg?[lrm]?)(?![A-Za-z])")      # spaces an
 
 
 def mathml(tex: str, block: bool) -> str:
-    "An equation as MathML; what docutils cannot do of it is told, and shown as it was written."
+    "An equation as MathML; what docutils cannot convert is logged, and shown as it was written."
     try:
         found = tex2mathml(SIZES.sub("", tex), as_block=block)
         return HAT.sub(r'<msub><mover accent="true">\1\3</mover>\2</msub>', found)

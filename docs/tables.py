@@ -33,9 +33,9 @@ ARMS = {      # what they are, in words
         "random": "four random worlds, new ones in each cycle",
         "rules": "the designer `offline`, an expert curriculum written by hand, which follows the success rates"},
     "feedback": {
-        "none": "the designer is told nothing",
-        "placebo": "it is told the rates of another run",
-        "rates": "it is told the rates of this run"},
+        "none": "no rates in the prompt",
+        "placebo": "those of another run",
+        "rates": "those of this run"},
     "mixture": {
         **{f"share-{share}": f"{share}% of each cycle's steps in designed worlds, then a million steps without"
            for share in (10, 25, 50, 75, 90)},
@@ -408,7 +408,7 @@ def _end(name: str, arm: str) -> float:
 
 @cache
 def quotes() -> list[tuple[str, str, list[Any]]]:
-    "The numbers that stand in sentences: page, the words around them, and what they are."
+    "The numbers in sentences: page, the words around them, and what they are."
     area = "area under the curve"
     runs = json.loads((BENCHMARKS / "learners.json").read_text())
     pixels, (_, shaped, ad) = _pixels(), PIXELS
@@ -461,14 +461,14 @@ def alone(drawing: str) -> str:
 
 
 def next_goal() -> str:
-    "How often a linear probe tells which achievement comes next, from the features of each agent."
+    "How often a linear probe predicts which achievement comes next, from the features of each agent."
     agents = read_jsonl(BENCHMARKS / "next_goal_probe.jsonl")
     goals = [goal for goal in agents[0]["by_goal"]
              if all(agent["by_goal"].get(goal, [0])[0] >= 50 for agent in agents)]
     goals.sort(key=lambda goal: -agents[0]["by_goal"][goal][1])
     rows, left = ["all of them", *goals], 150
     panel = Panel(left, 36 + 20 * len(agents), 560, 26 * len(rows), (0, 100), (len(rows), 0))
-    made = panel.frame("", "% of steps told rightly", (6, 0), labels=False)
+    made = panel.frame("", "% of steps predicted", (6, 0), labels=False)
     for i, name in enumerate(rows):
         made += f'<text x="{left - 12}" y="{panel.at(0, i + 0.5)[1] + 5:.1f}" text-anchor="end">{name}</text>'
     for k, (agent, colour) in enumerate(zip(agents, COLOURS, strict=False)):
@@ -481,7 +481,7 @@ def next_goal() -> str:
                      f"<title>{text}: {rows[i]} {value:.1f}%</title></circle>")
         x, y = panel.at(agent["constant"], 0.5)
         made += f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="none" stroke="{colour}"/>'
-    return sheet(left + 600, panel.top + panel.height + 46, "How often the next achievement is told rightly", made)
+    return sheet(left + 600, panel.top + panel.height + 46, "How often the next achievement is predicted", made)
 
 
 def figures() -> dict[Path, str]:
