@@ -49,20 +49,13 @@ class Building(SimpleSimulator):
     vocabularies = {"default": StairsWorld}
     spaces = {"symbols": spaces.Dict({"stairs": spaces.Box(0, 255, (3,), np.float32)}),
               "pixels": spaces.Box(0, 255, (8, 8, 3), np.uint8)}
+    requires = {"door": ("climb",)}
 
     def describe(self, world=None, seed=0):
         return {"height": self.start(world, seed).height}
 
-    def prerequisites(self, objective):
-        return {"climb": (), "door": ("climb",)}[self.known(objective)]
-
     def score(self, success_rates):
         return success_rates["climb"]
-
-    def known(self, objective):
-        if objective not in self.objectives:
-            raise ValueError(f"no objective {objective!r}")
-        return objective
 
 
 games.register("building", "test_simple:Building")

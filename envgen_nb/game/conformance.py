@@ -97,8 +97,8 @@ def check_worlds(simulator: Simulator) -> None:
 
 
 def _practises(simulator: Simulator) -> bool:
-    "Whether the game says where its skills are practised."
-    return type(simulator).practice is not Simulator.practice
+    "True if the game offers worlds to practise its objectives in."
+    return any(simulator.practice(objective) for objective in simulator.objectives)
 
 
 def check_warnings(simulator: Simulator, worlds: Sequence[World]) -> None:

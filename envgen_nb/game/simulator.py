@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from .registry import Registry, is_target
 from .words import in_words
-from .world import Complaint, World
+from .world import Complaint, World, check_world
 
 # %% ../../nbs/1_game/04_simulator.ipynb #afb314a1
 class Player(ABC):
@@ -47,6 +47,8 @@ class Things(NamedTuple):
 # %% ../../nbs/1_game/04_simulator.ipynb #bff1854c
 vocabularies = Registry("vocabulary", "envgen_nb.vocabularies", World, {})
 
+_NONE: Mapping[str, Any] = types.MappingProxyType({})
+
 
 class Simulator(ABC):
     "What the rest of the kit may ask of a game. One subclass per game; it holds no state."
@@ -59,11 +61,13 @@ class Simulator(ABC):
     vocabularies: ClassVar[Mapping[str, type[World]]]  # name → class of worlds; the first is the default
     observations: ClassVar[tuple[str, ...]]            # kinds of observation: "pixels", "symbols"
     autoreset_modes: ClassVar[tuple[AutoresetMode, ...]] = (AutoresetMode.SAME_STEP,)   # what `make_vec` can be given
-    defaults: ClassVar[Mapping[str, Any]] = types.MappingProxyType({})   # settings of a run that suit this game
+    defaults: ClassVar[Mapping[str, Any]] = _NONE   # settings of a run that suit this game
     deaths: ClassVar[tuple[str, ...]] = ()             # what may end an episode before its time: 1 is the first of them
     conditions: ClassVar[tuple[str, ...]] = ()         # what may hold at a moment of play, see `needs`
-    needs: ClassVar[Mapping[str, tuple[str, ...]]] = types.MappingProxyType({})   # objective → what must hold for it
-    costs: ClassVar[Mapping[str, Mapping[str, int]]] = types.MappingProxyType({})   # objective → what is used up for it
+    needs: ClassVar[Mapping[str, tuple[str, ...]]] = _NONE   # objective → what must hold for it
+    costs: ClassVar[Mapping[str, Mapping[str, int]]] = _NONE   # objective → what is used up for it
+    requires: ClassVar[Mapping[str, tuple[str, ...]]] = _NONE   # objective → see `prerequisites`
+    practice_settings: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = _NONE   # objective → see `practice`
     shows_path: ClassVar[bool] = False                 # `preview` takes path=True and draws the way to the goal
 
     @property
@@ -146,13 +150,21 @@ class Simulator(ABC):
         "Which settings the game's own rules leave without the effect that they name; the world is allowed."
         return []
 
-    @abstractmethod
+    def check_objective(self, objective: str) -> str:
+        "Return the objective; `ValueError` if the game has none of that name."
+        if objective not in self.objectives:
+            raise ValueError(f"{self.name} has no objective {objective!r}; it has: {', '.join(self.objectives)}")
+        return objective
+
     def prerequisites(self, objective: str) -> tuple[str, ...]:
-        "The objectives that come directly before this one in the ordinary game."
+        "The objectives that come directly before this one in the ordinary game: as `requires` says."
+        return self.requires.get(self.check_objective(objective), ())
 
     def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
-        "Worlds that put the agent one step before the objective, the most to the point first; none: nobody has said."
-        return []
+        """Worlds that put the agent one step before the objective, the most to the point first: of the settings in
+        `practice_settings`. An empty list: the game offers none."""
+        model, settings = self.world_class(vocabulary), self.practice_settings.get(self.check_objective(objective), ())
+        return [check_world(model, data)[0] for data in settings]
 
     def frontier(self, objective: str, rates: Mapping[str, float], vocabulary: str = "default",
                  given: Sequence[str] = ()) -> list[World]:
@@ -184,9 +196,12 @@ class Simulator(ABC):
         "Which things an agent has or is next to, read from such observations; None: they do not tell."
         return None
 
-    @abstractmethod
     def score(self, success_rates: Mapping[str, float]) -> float:
-        "One number for success rates in percent."
+        "One number for success rates in percent: that of the last objective, if the game does not say otherwise."
+        missing = sorted(set(self.objectives) - set(success_rates))
+        if missing:
+            raise ValueError(f"no success rate for {', '.join(missing)}")
+        return float(success_rates[self.objectives[-1]])
 
 # %% ../../nbs/1_game/04_simulator.ipynb #c752efa2
 games = Registry("game", "envgen_nb.games", Simulator, {"crafter": "envgen_nb.simulators.crafter.simulator:Crafter",

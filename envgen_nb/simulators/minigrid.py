@@ -549,6 +549,7 @@ class MiniGrid(SimpleSimulator):
     "Rooms, doors and keys on the package minigrid."
     name, game, length, task, rules = "minigrid", Rooms, LENGTH, TASK, RULES
     objectives, conditions, needs = tuple(BEFORE), CONDITIONS, MappingProxyType(NEEDS)
+    requires, practice_settings = MappingProxyType(BEFORE), MappingProxyType(_PRACTICE)
     actions = ("left", "right", "forward", "pickup", "drop", "toggle")
     keys = MappingProxyType({"left": "ArrowLeft", "right": "ArrowRight", "forward": "ArrowUp", "pickup": "p",
                              "drop": "d", "toggle": " "})
@@ -579,22 +580,3 @@ class MiniGrid(SimpleSimulator):
     def warnings(self, world: World | None = None) -> list[Complaint]:
         "Which settings change nothing, and why."
         return [] if world is None else without_effect(world)
-
-    def prerequisites(self, objective: str) -> tuple[str, ...]:
-        "The objectives that come directly before this one in the ordinary game."
-        return BEFORE[self.known(objective)]
-
-    def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
-        "Worlds that put the agent one step before the objective, the most to the point first."
-        model = self.world_class(vocabulary)
-        return [check_world(model, data)[0] for data in _PRACTICE[self.known(objective)]]
-
-    def score(self, success_rates: Mapping[str, float]) -> float:
-        "The success rate of reaching the target, in percent."
-        return float(success_rates["reach_target"])
-
-    def known(self, objective: str) -> str:
-        "The objective; `ValueError` if there is none of that name."
-        if objective not in BEFORE:
-            raise ValueError(f"minigrid has no objective {objective!r}; it has: {', '.join(BEFORE)}")
-        return objective

@@ -318,6 +318,8 @@ class Crafter(Simulator):
     deaths = DEATHS
     conditions = CONDITIONS
     needs = MappingProxyType(NEEDS)
+    requires = MappingProxyType(PREREQUISITES)
+    practice_settings = MappingProxyType(_PRACTICE)
     costs = MappingProxyType({f"{how}_{name}": MappingProxyType(rule["uses"])
                               for how in ("place", "make") for name, rule in getattr(constants, how).items()})
 
@@ -358,15 +360,10 @@ class Crafter(Simulator):
         "Which settings the game's rules leave without effect, and why."
         return warnings_of(world)
 
-    def prerequisites(self, objective: str) -> tuple[str, ...]:
-        "The objectives that come directly before this one in the ordinary game."
-        return PREREQUISITES.get(_known(objective), ())
-
     def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
         "Worlds that put the agent one step before the objective, the most to the point first."
-        model = self.world_class(vocabulary)
-        ours = _PRACTICE_EXTENDED[_known(objective)] if vocabulary == "extended" else []
-        return [check_world(model, data)[0] for data in ours + _PRACTICE[_known(objective)]]
+        more = _PRACTICE_EXTENDED[self.check_objective(objective)] if vocabulary == "extended" else []
+        return [check_world(ExtendedCrafterWorld, data)[0] for data in more] + super().practice(objective, vocabulary)
 
     def frontier(self, objective: str, rates: Mapping[str, float], vocabulary: str = "default",
                  given: Sequence[str] = ()) -> list[World]:
@@ -408,13 +405,6 @@ def _first(world: World | None, seed: int) -> Game:
     game = Game(world, base_seeds([seed], 1)[0])
     game.begin()
     return game
-
-
-def _known(objective: str) -> str:
-    "The objective; `ValueError` if there is none of that name."
-    if objective not in OBJECTIVES:
-        raise ValueError(f"crafter has no objective {objective!r}; it has: {', '.join(OBJECTIVES)}")
-    return objective
 
 # %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #c100ca08
 def _score(success_rates: Mapping[str, float]) -> float:

@@ -6,7 +6,7 @@
 __all__ = ['Heist']
 
 # %% ../../../nbs/9_simulators/heist/06_simulator.ipynb #e68d1c6e
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -58,8 +58,8 @@ _PRACTICE = {
     "take_gem": [{"maze_size": 5, "locks": 0, "gem_distance": "near"}, {"maze_size": 5, "locks": 1, "keys_held": 1}],
 }
 
-_PREREQUISITES = {f"open_lock_{i}": (f"collect_key_{i}",) for i in (1, 2, 3)}
-_PREREQUISITES |= {f"collect_key_{i}": (f"open_lock_{i - 1}",) for i in (2, 3)}
+_REQUIRES = {f"open_lock_{i}": (f"collect_key_{i}",) for i in (1, 2, 3)}
+_REQUIRES |= {f"collect_key_{i}": (f"open_lock_{i - 1}",) for i in (2, 3)}
 
 _TASK = (
     "Heist is a maze on one screen, seen from above. The agent walks through it to a gem. Locks in three colours block "
@@ -100,6 +100,8 @@ class Heist(Simulator):
     defaults = MappingProxyType({"agent": "laptop", "world_length": 500})    # the game's own episodes: 1,000 steps
     conditions = CONDITIONS
     needs = MappingProxyType(NEEDS)
+    requires = MappingProxyType(_REQUIRES)
+    practice_settings = MappingProxyType(_PRACTICE)
     shows_path = True
 
     def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,
@@ -142,22 +144,6 @@ class Heist(Simulator):
         "`ImportError` that says what to install, if there is no Procgen."
         check_installed()
 
-    def prerequisites(self, objective: str) -> tuple[str, ...]:
-        "The objectives that come directly before this one."
-        return _PREREQUISITES.get(_known(objective), ())
-
-    def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
-        "Worlds that put the agent one step before the objective, the most to the point first."
-        model = self.world_class(vocabulary)
-        return [check_world(model, data)[0] for data in _PRACTICE[_known(objective)]]
-
-    def score(self, success_rates: Mapping[str, float]) -> float:
-        "The success rate of taking the gem, in percent, as in the paper's table."
-        missing = sorted(set(OBJECTIVES) - set(success_rates))
-        if missing:
-            raise ValueError(f"no success rate for {', '.join(missing)}")
-        return float(success_rates["take_gem"])
-
 # %% ../../../nbs/9_simulators/heist/06_simulator.ipynb #e83fd5a0
 def _first(world: World | None, seed: int) -> tuple[bytes, str]:
     "The state at the start of a seed's first episode, and the mode that it needs."
@@ -167,10 +153,3 @@ def _first(world: World | None, seed: int) -> tuple[bytes, str]:
         return venv._games.get_state(0), venv.mode
     finally:
         venv.close()
-
-
-def _known(objective: str) -> str:
-    "The objective; `ValueError` if there is none of that name."
-    if objective not in OBJECTIVES:
-        raise ValueError(f"heist has no objective {objective!r}; it has: {', '.join(OBJECTIVES)}")
-    return objective
