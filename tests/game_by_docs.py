@@ -7,12 +7,12 @@ from typing import Literal
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from pydantic import Field
 
 from envgen_nb.game.simulator import Simulator
-from envgen_nb.game.vector import base_seeds, check_changes, check_number, step_limits, world_fingerprint
+from envgen_nb.game.vector import GameVectorEnv, base_seeds, check_changes, check_number, step_limits, world_fingerprint
 from envgen_nb.game.world import World, check_world
 
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]])
@@ -44,7 +44,7 @@ def draw(picker, apple):
     return picture.repeat(32, 0).repeat(32, 1)
 
 
-class OrchardVec(VectorEnv):
+class OrchardVec(GameVectorEnv):
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"]}
     render_mode = "rgb_array"
     single_action_space = spaces.Discrete(5)

@@ -22,6 +22,7 @@ from .learner import Carry, Learner, Rollout, Truncation, make_rollout, noop, tr
 from .networks import as_tensors
 from .presets import Preset
 from ..game.episodes import Changes, Curriculum, Episodes, episodes_of
+from ..game.vector import GameVectorEnv
 
 # %% ../../nbs/3_agent/13_train.ipynb #1511b5ed
 def num_rollouts(
@@ -43,7 +44,10 @@ class Report:
 
 # %% ../../nbs/3_agent/13_train.ipynb #56d60357
 def check_venv(preset: Preset, venv: VectorEnv) -> None:
-    "Refuse, with a `ValueError`, an environment whose autoreset would be misread or whose size is not the preset's."
+    "Refuse, with a `ValueError`, an environment without the contract, with another autoreset or of another size."
+    if not isinstance(venv.unwrapped, GameVectorEnv):
+        raise ValueError(f"a {type(venv).__name__} cannot be trained in: inherit from "
+                         "envgen_nb.game.vector.GameVectorEnv, which declares what a trainer reads of an environment")
     mode = venv.metadata.get("autoreset_mode")
     if mode != AutoresetMode.SAME_STEP:
         raise ValueError(f"the environment must declare AutoresetMode.SAME_STEP, not {mode}")
@@ -93,7 +97,7 @@ def play(
                 rows = torch.from_numpy(np.flatnonzero(cut))
                 last = as_tensors(tree_index(infos["final_obs"], cut), learner.device)
                 rollout.truncations.append(Truncation(t, rows, last, tree_index(carry, rows.to(learner.device))))
-            unlocked = getattr(venv, "unlocked", None)
+            unlocked = venv.unlocked
             if "results" in infos:
                 ended.append(episodes_of(infos["results"], infos["_results"]))
             if unlocked is not None:
@@ -163,9 +167,9 @@ def running(
     venv: VectorEnv,
     which: np.ndarray | None = None,   # (N,) bool; None: all sub-environments
 ) -> Episodes:
-    "The episodes that are being played, as if they were broken off now; none where the environment does not tell."
-    results = getattr(venv, "running", None)
-    if results is None:
+    "Return the current episodes as if they were cut now; none where the environment does not know them."
+    results = venv.running
+    if not results:
         return Episodes.join([])
     playing = results["length"] > 0
     return episodes_of(results, playing if which is None else playing & which, cut=True)
@@ -174,7 +178,7 @@ def running(
 def _change(trainer: Trainer, changes: Changes) -> Episodes:
     "Do what a curriculum says; the episodes that are cut by it."
     venv = trainer.venv
-    results = getattr(venv, "running", {"world": venv.assigned, "length": np.ones(venv.num_envs)})
+    results = venv.running or {"world": venv.assigned, "length": np.ones(venv.num_envs)}
     going = np.array([i for i, world in changes.worlds.items() if results["world"][i] != world], int)
     which = np.isin(np.arange(venv.num_envs), going)
     cut = running(venv, which & (results["world"] > 0))
@@ -228,7 +232,7 @@ def state_dict(self: Trainer) -> dict[str, Any]:
     "All that is needed to go on after a rollout: tensors and plain data."
     return {"learner": self.learner.state_dict(), "carry": {name: value.clone() for name, value in self.carry.items()},
             "venv": None if self.obs is None else [_as_tensor(state) for state in self.venv.get_state()],
-            "memory": _as_tensor(getattr(self.venv, "get_memory", bytes)()),
+            "memory": _as_tensor(self.venv.get_memory()),
             "curriculum": self.curriculum.state_dict() if self.curriculum else {},
             "waiting": {i: [_as_tensor(state), carry] for i, (state, carry) in self.waiting.items()}}
 
@@ -241,7 +245,7 @@ def load_state_dict(self: Trainer, state: dict[str, Any]) -> None:
     self.waiting = {i: (bytes(saved.numpy()), carry) for i, (saved, carry) in state["waiting"].items()}
     if self.curriculum:
         self.curriculum.load_state_dict(state["curriculum"])
-    if "memory" in state and hasattr(self.venv, "set_memory"):
+    if "memory" in state:
         self.venv.set_memory(bytes(state["memory"].numpy()))
     if state["venv"] is not None:
         self.obs = self.venv.set_state([bytes(saved.numpy()) for saved in state["venv"]])

@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from pydantic import Field
 
+from .vector import GameVectorEnv
 from .world import Section, World
 
 # %% ../../nbs/1_game/08_examples.ipynb #0b54ef7e
@@ -55,7 +56,7 @@ OBJECTIVES = ("apple", "quick")
 _MOVES = np.array([[0, 0], [0, -1], [0, 1], [-1, 0], [1, 0]])
 
 
-class Orchard(VectorEnv):
+class Orchard(GameVectorEnv):
     "N orchards side by side, with the contract of all our vector environments (see the notebook `world`)."
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
     worlds = (None,)

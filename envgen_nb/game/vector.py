@@ -133,8 +133,28 @@ class GameVectorEnv(VectorEnv):
     render_mode = "rgb_array"
     worlds: tuple[World | None, ...]    # all that are known, by their indices
     lengths: tuple[int, ...]            # the step limit of each
-    ready = False                       # whether there are episodes
+    ready = False                       # True once there are episodes
     autoreset_mode = AutoresetMode.SAME_STEP
+    unlocked: np.ndarray | None = None  # (N, objectives) bool, reached in the current episodes; None: not known
+    possible: np.ndarray | None = None  # (N, objectives) bool, which objectives they have; None: all
+
+    @property
+    def running(self) -> dict[str, np.ndarray]:
+        "The current episodes, in the arrays that `infos` has of ended ones; length 0: none is played. {}: not known."
+        return {}
+
+    def conditions(self) -> np.ndarray | None:
+        "Which of the game's conditions hold, (N, conditions) bool; None: the game has none."
+        return None
+
+    def get_memory(self) -> bytes:
+        "What the environment keeps beside the states of its sub-environments."
+        return b""
+
+    def set_memory(self, memory: bytes) -> None:
+        "Go on with what `get_memory` returned; called before `set_state`."
+        if memory:
+            raise ValueError(f"a {type(self).__name__} keeps no memory, and the saved state has one")
 
     def set_spaces(self, num_envs: int, observation_space: spaces.Space, actions: int) -> None:
         "What one sub-environment shows and takes, and all together."
