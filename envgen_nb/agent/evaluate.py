@@ -155,7 +155,8 @@ class Watch:
         there = venv.conditions() @ self._bits
         held = (there[:, None] & self._masks) == self._masks
         if self._had is None:
-            self._had = getattr(venv, "possible", np.ones_like(venv.unlocked))[:, self._objective]
+            possible = np.ones_like(venv.unlocked) if venv.possible is None else venv.possible
+            self._had = possible[:, self._objective]
         ahead = playing[:, None] & self._had & ~venv.unlocked[:, self._objective]
         self._open += ahead.sum(0)
         held &= ahead
@@ -195,7 +196,7 @@ def evaluate(
                 watch.look(venv, playing)
             actions, carry, _ = learner.act(obs, carry, generator)
             obs, _, _, _, infos = venv.step(actions.numpy())
-            carry = learner.observe_achievements(carry, getattr(venv, "unlocked", None))
+            carry = learner.observe_achievements(carry, venv.unlocked)
             if "results" in infos:
                 ended = infos["_results"] & playing
                 for name, values in infos["results"].items():

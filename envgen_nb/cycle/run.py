@@ -393,7 +393,7 @@ def _measure(walk: _Walk, number: int, tell: Callable[[str], None], worlds: Sequ
 def _memory(walk: _Walk) -> bytes:
     "What the environment keeps beside its sub-environments, such as moments to start from; nothing: it keeps nothing."
     if walk.trainer:
-        return getattr(walk.trainer.venv, "get_memory", bytes)()
+        return walk.trainer.venv.get_memory()
     memory = walk.state.get("memory")
     return b"" if memory is None else bytes(memory.numpy())
 
@@ -733,7 +733,7 @@ def _evaluate(walk: _Walk, cycle: str) -> Iterator[Event]:
             [run.original], num_envs=episodes, seed=seed, obs=walk.preset.obs, episodes=1,
             num_threads=walk.threads, copy=False)) as venv:
         evaluation = evaluate(learner, venv, walk.settings.evaluation_runs, seed,
-                              callback=lambda done: walk.look_up(), watch=_watch(run, venv))
+                              callback=lambda done: walk.look_up(), watch=_watch(run))
     walk.seconds_per_evaluation = walk.clock() - start
     event = dataclasses.replace(_evaluated(run, cycle, evaluation), seconds=round(walk.seconds_per_evaluation, 2))
     write_json(run.file(RunFolder.EVALUATION, cycle), evaluation.to_dict() | {
@@ -744,10 +744,10 @@ def _evaluate(walk: _Walk, cycle: str) -> Iterator[Event]:
     yield event
 
 
-def _watch(run: RunFolder, venv: Any) -> Watch | None:
-    "Who counts what was missing, in a game that tells."
+def _watch(run: RunFolder) -> Watch | None:
+    "Count what was missing, in a game that names conditions."
     game = run.simulator
-    return Watch(game.objectives, game.conditions, game.needs) if game.needs and hasattr(venv, "conditions") else None
+    return Watch(game.objectives, game.conditions, game.needs) if game.needs and game.conditions else None
 
 
 def _evaluated(run: RunFolder, cycle: str, evaluation: Evaluation) -> Evaluated:

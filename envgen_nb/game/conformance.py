@@ -182,7 +182,7 @@ def check_step(simulator: Simulator, make: Callable[..., VectorEnv], actions: np
             assert infos["final_obs"] in venv.observation_space
             total[ended], steps[ended], ends = 0, 0, ends + int(ended.sum())
         _check_running(venv, total, steps)
-    if hasattr(venv, "conditions"):
+    if simulator.conditions:
         with contextlib.suppress(RuntimeError):                # an engine may say that it does not tell
             found = venv.conditions()
             assert found.dtype == np.bool_ and found.shape == (n, len(simulator.conditions))
@@ -217,9 +217,8 @@ def _check_episode(simulator: Simulator, venv: VectorEnv, infos: dict[str, Any],
 
 
 def _check_running(venv: VectorEnv, total: np.ndarray, steps: np.ndarray) -> None:
-    "What a game tells of the episodes that are being played, if it does, agrees with what was seen of them."
-    if hasattr(venv, "running"):
-        running = venv.running
+    "What a game says of the current episodes, if it does, agrees with what was seen of them."
+    if running := venv.running:
         assert np.array_equal(running["length"], steps), "venv.running tells of other steps than were played"
         assert np.allclose(running["return"], total), "venv.running tells of other rewards than were given"
         assert np.array_equal(running["unlocked"], venv.unlocked), "venv.running and venv.unlocked differ"
@@ -316,7 +315,7 @@ def check_quota(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
         assert (ended == 2).all(), f"episodes played with episodes=2: {ended}"
         assert np.array_equal(venv.finished, ended == 2)
         assert np.array_equal(venv.unlocked, reached), "what the last episode reached is forgotten"
-        assert not getattr(venv, "running", {"length": np.zeros(1)})["length"].any(), "it stands still, yet it plays"
+        assert not venv.running.get("length", np.zeros(1)).any(), "it stands still, yet it plays"
 
 
 def check_state(make: Callable[..., VectorEnv], actions: np.ndarray, episodes: int | None = None) -> None:
@@ -327,7 +326,7 @@ def check_state(make: Callable[..., VectorEnv], actions: np.ndarray, episodes: i
         now = [np.array(part) for part in _leaves(venv.step(actions[0])[0])]
         for row in actions[1:half]:
             now = [np.array(part) for part in _leaves(venv.step(row)[0])]
-        states, playing = venv.get_state(), getattr(venv, "running", {})
+        states, playing = venv.get_state(), venv.running
         assert len(states) == venv.num_envs and all(isinstance(state, bytes) for state in states)
         rest = _steps(venv, actions[half:])
         for chosen in (venv, other):
@@ -399,7 +398,7 @@ class _Book:
 
     def assign(self, changes: dict[int, int], now: bool) -> None:
         "Assign worlds, and see that nothing else changes."
-        before, assigned = getattr(self.venv, "running", {}), self.venv.assigned
+        before, assigned = self.venv.running, self.venv.assigned
         assigned[list(changes)] = list(changes.values())
         obs = self.venv.assign(changes, now=now)
         assert self.venv.assigned.dtype == np.int32 and np.array_equal(self.venv.assigned, assigned)
@@ -410,7 +409,7 @@ class _Book:
             else:
                 seen = episode.moments[-1][:len(episode.moments[0])]
                 assert _equal([_row(obs, i)], [seen]), "assign changes what others see"
-        after = getattr(self.venv, "running", {})
+        after = self.venv.running
         assert all(np.array_equal(before[name][others], after[name][others]) for name in before)
 
 # %% ../../nbs/1_game/11_conformance.ipynb #c0b1e5c4
@@ -463,7 +462,7 @@ def _check_waiting(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
         for row in actions:
             obs, _, terminated, truncated, _ = venv.step(row)
         ended = terminated | truncated                             # those that came to the step limit
-        assert not getattr(venv, "running", {"length": np.zeros(1)})["length"][ended].any(), "what has ended is running"
+        assert not venv.running.get("length", np.zeros(venv.num_envs))[ended].any(), "what has ended is running"
         seen = venv.assign(dict.fromkeys(range(venv.num_envs), 1), now=True)
         assert all(_equal([_row(obs, i)], [_row(seen, i)]) for i in np.flatnonzero(ended)), \
             "assign(now=True) skips the step between two episodes"
@@ -471,7 +470,7 @@ def _check_waiting(make: Callable[..., VectorEnv], actions: np.ndarray) -> None:
             with contextlib.closing(make(autoreset_mode=AutoresetMode.SAME_STEP, episodes=2)) as other:
                 _refused(lambda: other.set_state(venv.get_state()), "the state of an ended episode, with SAME_STEP")
         venv.step(actions[0])
-        if hasattr(venv, "running"):
+        if venv.running:
             assert (venv.running["world"] == 1)[~venv.finished].all(), "what was assigned is not played"
             assert not venv.running["length"][ended].any(), "an action is played in the step between two episodes"
         for _ in range(len(actions) + 1):
@@ -531,7 +530,7 @@ def check_assigned_states(make: Callable[..., VectorEnv], actions: np.ndarray) -
                 venv.assign({i: (i + k) % 4 for i in range(n)}, now=k == 2)
             venv.step(row)
         venv.assign({0: 1, n - 1: 3})
-        states, assigned, playing = venv.get_state(), venv.assigned, getattr(venv, "running", {})
+        states, assigned, playing = venv.get_state(), venv.assigned, venv.running
         rest = _steps(venv, actions[half:])
         other.assign({0: 4})
         for chosen in (other, venv):
@@ -567,7 +566,7 @@ def check_assigned_quota(make: Callable[..., VectorEnv], actions: np.ndarray) ->
         assert venv.finished.all() and not venv.step(actions[0])[1].any(), "who is finished plays again"
         assert _equal([returned], [_leaves(obs)]), "assign changes what who is finished sees"
         venv.reset()
-        worlds = getattr(venv, "running", {"world": np.full(n, 2)})["world"]
+        worlds = venv.running.get("world", np.full(n, 2))
         assert not venv.finished.any() and (worlds == 2).all(), "what was assigned is forgotten by reset()"
 
 # %% ../../nbs/1_game/11_conformance.ipynb #e367f6ff

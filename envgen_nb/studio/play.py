@@ -114,8 +114,8 @@ class Play(_Screen):
 
     def _why_not(self, action: str) -> str:
         "Why an action would do nothing now; \"\": it works, or nobody can say."
-        names, held = self.simulator.conditions, getattr(self._venv, "conditions", None)
-        holds = [name for name, there in zip(names, held()[0], strict=True) if there] if names and held else names
+        names = self.simulator.conditions
+        holds = [name for name, there in zip(names, self._venv.conditions()[0], strict=True) if there] if names else ()
         return self.simulator.why_not(action, tree_index(self._seen, 0), holds)
 
     def _told(self, _: Any, message: dict[str, Any], buffers: Any) -> None:
