@@ -31,7 +31,7 @@ ARMS = {      # what they are, in words
         "easy_to_hard": "practice worlds in a fixed order",
         "adversarial": "of 16 random worlds the four that the agent is worst in",
         "random": "four random worlds, new ones in each cycle",
-        "rules": "the designer `offline`, an expert curriculum written by hand, which follows the success rates"},
+        "rules": "the designer of that name, an expert curriculum written by hand, which follows the success rates"},
     "feedback": {
         "none": "no rates in the prompt",
         "placebo": "those of another run",
@@ -42,11 +42,11 @@ ARMS = {      # what they are, in words
         "constant": "a quarter of the sub-environments plays designed worlds to the last step"},
     "transfer_parts": {
         "plain": "none, PPO in the original game alone",
-        "rules": "the designer `offline`, in phases",
+        "rules": "the designer of that name, in phases",
         "short": "the same in episodes of 128 steps",
         "aimed": "written by hand at what was missing, short and with a goal, in phases",
-        "tried_out": "`offline` proposes eight, the four are taken from which most can be learned",
-        "constant": "`offline` in a quarter of the games, to the last step",
+        "tried_out": "`rules` proposes eight, the four are taken from which most can be learned",
+        "constant": "`rules` in a quarter of the games, to the last step",
         "learnability": "of all its worlds those from which most can be learned, in a quarter of the games",
         "plr": "the same by prioritised replay",
         "domain_randomisation": "random ones, in a quarter of the games",
@@ -55,7 +55,7 @@ ARMS = {      # what they are, in words
         "missing": "and what was missing there is given at the start"},
     "transfer": {
         "plain": "none, PPO in the original game alone",
-        "rules": "the designer `offline`, in phases",
+        "rules": "the designer of that name, in phases",
         "frontier": "starts from moments of the agent's own episodes, in a quarter of the games",
         "together": "what was missing is given there, worlds are tried out, and chosen by what can be learned",
         "backward": "starts ever further back, in half of the games",
@@ -341,7 +341,7 @@ def language_model() -> str:
         if "protocol" not in record:
             scores[record["who"]][record["seed"]] = record["scores"][1:]
     names = {"live": "a language model with feedback", "plain": "plain PPO", "fixed": "fixed worlds",
-             "offline": "the rules (`offline`)"}
+             "offline": "the designer `rules`"}
     rows = [[text, *(plus_minus(mean(row[k] for row in scores[who].values())) for k in range(5))]
             for who, text in names.items()]
     for who in ("plain", "fixed", "offline"):

@@ -131,7 +131,7 @@ def test_the_report_needs_nothing_else(run):
     assert not re.findall(r"""<(?:script|link|img)[^>]+(?:src|href)=["']?(?:https?:)?//""", page)
     assert len(page) < 1_000_000 and "<script" not in page and 'name="viewport"' in page
     assert page.count('alt="World 1 of cycle-') == 2              # of two cycles
-    assert "collect wood" in page and "This is the offline designer" in page and "no interval over seeds" in page
+    assert "collect wood" in page and "This is the designer `rules`" in page and "no interval over seeds" in page
     assert page.count("data:image/webp") >= 6 and page.count("<svg") > 4        # worlds, clips, stills; drawings
 
 

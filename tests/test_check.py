@@ -108,7 +108,7 @@ def test_wrong_settings_are_told_and_the_rest_is_looked_at(text, told, tmp_path,
 
 def test_what_is_given_goes_before_the_settings_file(tmp_path, monkeypatch):
     (tmp_path / "settings.ini").write_text("[designer]\nname = nobody\n")
-    assert states(check_settings({"designer": "offline"})) == {"settings": "ok", "key": "ok"}
+    assert states(check_settings({"designer": "rules"})) == {"settings": "ok", "key": "ok"}
 
 
 def test_a_package_out_of_range_and_one_that_is_not_there(tmp_path, monkeypatch):

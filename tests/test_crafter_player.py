@@ -25,7 +25,7 @@ def test_other_games_and_other_eyes_are_refused():
 @pytest.mark.long
 def test_a_run_with_it(tmp_path):
     "It is measured, resumed with the same bits, and watched; in worlds with tools it reaches more than chance."
-    settings = {"learner": "scripted", "designer": "offline", "num_cycles": 1, "num_worlds": 2, "cycle_steps": 16384,
+    settings = {"learner": "scripted", "designer": "rules", "num_cycles": 1, "num_worlds": 2, "cycle_steps": 16384,
                 "final_steps": 0, "evaluation_runs": 1, "evaluation_episodes": 8, "num_candidates": 3,
                 "trial_episodes": 2}
     runs = [open_run(tmp_path / name, **settings) for name in ("whole", "stopped")]

@@ -27,9 +27,9 @@ from envgen_nb.cycle.run import Accepted, Evaluated, Training, TriedOut, run_cyc
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.base import Request, designers
 from envgen_nb.designer.baselines import Adversarial
-from envgen_nb.designer.offline import Offline
 from envgen_nb.designer.prompt import BOTTLENECK, format_spending
 from envgen_nb.designer.reply import Design
+from envgen_nb.designer.rules import Rules
 from envgen_nb.extras.batch import read_parameters
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.results.archive import told_html, tried_html
@@ -62,7 +62,7 @@ def same(some: RunFolder, other: RunFolder) -> None:
             assert some.text(cycle, name) == other.text(cycle, name)
 
 
-class Listening(Offline):
+class Listening(Rules):
     """The rules; keeps what it was asked."""
     asked: list[Request] = []
 
@@ -134,7 +134,7 @@ def test_told_nothing(own, listening, tmp_path, monkeypatch):
     assert len([event for event in events if isinstance(event, Evaluated)]) == 5    # it is measured as any other
     assert world_records(run)[0][0].episodes > 0 and (run.path / "templates" / "no_feedback.md").exists()
     assert latest_facts(run)[0] is None
-    settings = run.settings.model_copy(update={"designer": "offline"})
+    settings = run.settings.model_copy(update={"designer": "rules"})
     again = stopped_and_resumed(settings, tmp_path / "again", monkeypatch)
     same(run, again)
 
@@ -404,7 +404,7 @@ def test_random_worlds_are_of_the_run_and_nobody_designs_them(tmp_path, monkeypa
         lost.archive()
 
 
-class Saying(Offline):
+class Saying(Rules):
     """The rules; says first what it believes."""
 
     def reply(self, request, on_text=None):
@@ -484,7 +484,7 @@ def test_everything_together_stopped_and_resumed_is_the_same(tmp_path, monkeypat
     same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))
 
 
-class Keeping(Offline):
+class Keeping(Rules):
     """Two new worlds; then one of them, three times as often, and a new one; then both of these."""
 
     def reply(self, request, on_text=None):

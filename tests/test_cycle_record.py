@@ -130,7 +130,7 @@ def test_a_cycle_that_was_begun_without_worlds_stays_so(tmp_path):
     events = run_cycles(run.path)
     next(event for event in events if isinstance(event, Training))
     events.close()
-    run = change_settings(run, designer="offline")
+    run = change_settings(run, designer="rules")
     assert position(run).step == "train" and position(run).begun
     events = list(run_cycles(run.path))
     assert [event.cycle for event in events if isinstance(event, Accepted)] == ["cycle-2"]

@@ -13,9 +13,9 @@ from envgen_nb.cycle.run import Accepted, Evaluated, Started, run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.base import Reply, Usage, designers
 from envgen_nb.designer.design import BudgetError
-from envgen_nb.designer.offline import Offline
 from envgen_nb.designer.prompt import BaseGameStats, load_templates, save_templates
 from envgen_nb.designer.reply import Design, format_reply
+from envgen_nb.designer.rules import Rules
 from envgen_nb.game.files import read_jsonl, write_json, write_text
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.game.world_files import save_worlds
@@ -45,19 +45,19 @@ def run(designed, tmp_path):
 
 def test_a_run_names_all_its_designers(run, tmp_path):
     next(event for event in run_cycles(run.path) if isinstance(event, Evaluated) and event.cycle == "cycle-1")
-    run = change_settings(run, designer="offline")
+    run = change_settings(run, designer="rules")
     list(run_cycles(run.path))
-    assert designed_by(run) == {"cycle-1": "random", "cycle-2": "offline"}
+    assert designed_by(run) == {"cycle-1": "random", "cycle-2": "rules"}
     for cycle in ("cycle-1", "cycle-2"):                                        # a run of before has it from its events
         (run.path / cycle / "designer.json").unlink()
-    assert designed_by(run) == {"cycle-1": "random", "cycle-2": "offline"}
+    assert designed_by(run) == {"cycle-1": "random", "cycle-2": "rules"}
     page = write_report(run, tmp_path / "report.html").read_text()
-    assert "random in cycle 1; offline (rules written by hand, no language model) in cycle 2" in page
-    assert kept_summary(run.path)["designers"] == designer_names(run) == ["random", "offline"]
-    rules = create_run(make_settings(**SMALL, seed=1, designer="offline"), tmp_path / "rules")
+    assert "random in cycle 1; rules (written by hand, no language model) in cycle 2" in page
+    assert kept_summary(run.path)["designers"] == designer_names(run) == ["random", "rules"]
+    rules = create_run(make_settings(**SMALL, seed=1, designer="rules"), tmp_path / "rules")
     found = {path: kept_summary(path) for path in (run.path, rules.path)}
-    assert designer_names(rules) == ["offline"] and len(groups(found)) == 2          # no means over both
-    assert [row["cells"]["designer"] for row in run_table(found)[1]] == [("random, offline",) * 2, ("offline",) * 2]
+    assert designer_names(rules) == ["rules"] and len(groups(found)) == 2          # no means over both
+    assert [row["cells"]["designer"] for row in run_table(found)[1]] == [("random, rules",) * 2, ("rules",) * 2]
 
 
 def test_what_was_edited_and_taken_back_is_not_edited(run):
@@ -110,7 +110,7 @@ def test_a_run_that_goes_on_elsewhere_says_so(run, tmp_path, monkeypatch):
     assert machines(RunFolder(run.path)) == [here, there]
 
 
-class Paid(Offline):
+class Paid(Rules):
     """The rules; each answer counts as a call to a model, and the first of a cycle has no worlds."""
     name = "paid"
     made = 0

@@ -24,16 +24,16 @@ from envgen_nb.cycle.folder import (
 from envgen_nb.cycle.run import Accepted, Prompted, Rejected, TriedOut, run_cycles
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.base import Designer, Reply, designers, make_designer
-from envgen_nb.designer.design import DesignError, best, learnability
-from envgen_nb.designer.offline import Offline
+from envgen_nb.designer.design import DesignError, learnability, most_learnable
 from envgen_nb.designer.reply import Design, format_reply
+from envgen_nb.designer.rules import Rules
 from envgen_nb.game.simulator import get_simulator
 
 TRIED = SMALL | {"num_cycles": 2, "cycle_steps": 4_096, "world_length": 60, "num_worlds": 2, "num_candidates": 4,
                  "trial_episodes": 2, "vocabulary": "extended"}
 
 
-class Choosing(Offline):
+class Choosing(Rules):
     """The rules propose; of the worlds that were tried out it takes the third, three times as often, and the first."""
     name = "choosing"
     chooses = True
@@ -71,7 +71,7 @@ def test_the_rule_takes_those_from_which_most_can_be_learned(by_rule):
         assert all(one["worlds"] == [design.world.settings() for design in proposed] for one in measured)
         agent, random = ([row[k] for row in tried_out(run, cycle)] for k in (0, 1))
         assert [one.purpose for one in agent] == [design.purpose for design in proposed]
-        assert run.designs(cycle) == [proposed[k] for k in best(agent, random, 2)]
+        assert run.designs(cycle) == [proposed[k] for k in most_learnable(agent, random, 2)]
         least = min(learnability(one) for one, _, taken in tried_out(run, cycle) if taken)
         assert least >= max(learnability(one) for one, _, taken in tried_out(run, cycle) if not taken)
         told, = [event for event in events if isinstance(event, TriedOut) and event.cycle == cycle]
@@ -175,7 +175,7 @@ def test_one_that_never_chooses_is_an_error_that_says_so(choosing, tmp_path, mon
 
 @pytest.mark.parametrize("settings, words", [
     ({"num_candidates": 3}, "cannot be chosen out of 3"), ({"chooser": "designer"}, "set num_candidates"),
-    ({"num_candidates": 8, "chooser": "designer"}, "'offline' does not read"),
+    ({"num_candidates": 8, "chooser": "designer"}, "'rules' does not read"),
     ({"num_candidates": 8, "chooser": "dice"}, "chooser"), ({"num_candidates": 8, "trial_episodes": 1}, "trial_epis")])
 def test_refused(settings, words):
     with pytest.raises(SettingsError, match=words):

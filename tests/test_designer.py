@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envgen_nb.cycle.settings import checked_settings, load_settings, make_settings
 from envgen_nb.designer.base import (
     Designer,
     DesignerError,
@@ -25,7 +26,6 @@ from envgen_nb.designer.base import (
 from envgen_nb.designer.baselines import drawn_worlds, from_easy_to_hard
 from envgen_nb.designer.design import conversation, design
 from envgen_nb.designer.manual import Replay
-from envgen_nb.designer.offline import KNOWN, REACH, choose, depths, ranking, within_reach
 from envgen_nb.designer.prompt import (
     KINDS,
     PLACEHOLDERS,
@@ -39,6 +39,8 @@ from envgen_nb.designer.prompt import (
     update_prompt,
 )
 from envgen_nb.designer.reply import Design, format_reply, parse_reply
+from envgen_nb.designer.rules import KNOWN, REACH, choose, depths, ranking, within_reach
+from envgen_nb.experiment.file import parse_experiment
 from envgen_nb.game.files import write_text
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.game.world import check_world, parameters
@@ -171,7 +173,7 @@ def test_what_is_filled_in_is_not_filled_again(text, values):
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 @pytest.mark.parametrize("feedback", [None, RATES], ids=["first", "later"])
 @pytest.mark.parametrize("num_worlds", [1, 4, 30])
-@pytest.mark.parametrize("name", ["offline", "random", "fixed", "easy_to_hard"])
+@pytest.mark.parametrize("name", ["rules", "random", "fixed", "easy_to_hard"])
 def test_designers_without_a_model(name, num_worlds, feedback, vocabulary):
     this = request(vocabulary=vocabulary, num_worlds=num_worlds, feedback=feedback, cycle=2 if feedback else 1, seed=5)
     attempt, = design(make_designer(name), this)
@@ -180,12 +182,25 @@ def test_designers_without_a_model(name, num_worlds, feedback, vocabulary):
     assert attempt.reply.usage == Usage() and make_designer(name).reply(this) == attempt.reply
 
 
+def test_the_name_of_an_earlier_version_is_read_and_named_as_old(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(designers, "mentioned", set())
+    (tmp_path / "settings.ini").write_text("[designer]\nname = offline\n")
+    assert load_settings(tmp_path / "settings.ini").designer == make_settings(designer="offline").designer == "rules"
+    assert capsys.readouterr().err == "the designer 'offline' is now called 'rules'\n"        # once
+    assert checked_settings({"designer": "offline"}) == checked_settings({})
+    assert make_designer("fixed", base="offline").base.name == "rules" and options_of("offline") == ()
+    toml = 'name = "old"\nbaseline = "a"\nseeds = [1]\n[arms.a]\ndesigner = "{}"\n'
+    old, new = (parse_experiment(toml.format(name), tmp_path) for name in ("offline", "rules"))
+    assert old.given("a") == new.given("a") and old.settings_of("a", 1) == new.settings_of("a", 1)
+    assert "offline" not in designers.names()
+
+
 def test_all_designers_have_names_and_settings():
-    assert set(designers.names()) >= {"openai", "replay", "manual", "offline", "random", "fixed", "easy_to_hard",
+    assert set(designers.names()) >= {"openai", "replay", "manual", "rules", "random", "fixed", "easy_to_hard",
                                       "adversarial", "none"}
-    assert options_of("offline") == () and {"model", "base_url", "api_key_env"} <= set(options_of("openai"))
+    assert options_of("rules") == () and {"model", "base_url", "api_key_env"} <= set(options_of("openai"))
     assert "api_key" not in options_of("openai")
-    for name in ("offline", "none", "random", "manual", "fixed", "easy_to_hard", "adversarial"):
+    for name in ("rules", "none", "random", "manual", "fixed", "easy_to_hard", "adversarial"):
         assert isinstance(make_designer(name), Designer)
         with pytest.raises(ValueError, match=f"{name}.*no setting colour"):
             make_designer(name, colour="red")
@@ -194,10 +209,10 @@ def test_all_designers_have_names_and_settings():
             make_designer(name)
 
 
-# --- offline
+# --- rules
 
 
-def test_offline_goes_by_the_rates():
+def test_rules_go_by_the_rates():
     this = request(feedback=RATES, cycle=2)
     order = ranking(this)
     assert sorted(order) == sorted(CRAFTER.objectives)
@@ -206,11 +221,11 @@ def test_offline_goes_by_the_rates():
         assert within_reach(this, objective) == all(RATES[name][0] >= REACH for name in before)
     ready = [name for name in order if RATES[name][0] < KNOWN and within_reach(this, name)]
     assert order[:len(ready)] == sorted(ready, key=lambda name: (RATES[name][0], depths(CRAFTER)[name]))
-    text = make_designer("offline").reply(this).text
+    text = make_designer("rules").reply(this).text
     assert "not a language model" in text and order[0] in text and f"({RATES[order[0]][0]:.0f}%)" in text
 
 
-def test_offline_changes_its_mind_with_the_rates():
+def test_rules_change_with_the_rates():
     beginner = request(feedback={name: (0.0, 0.0) for name in CRAFTER.objectives}, cycle=2)
     learned = {name: (95.0 if depths(CRAFTER)[name] < 3 else 0.0, 1.0) for name in CRAFTER.objectives}
     expert = request(feedback=learned, cycle=3)
@@ -222,7 +237,7 @@ def test_offline_changes_its_mind_with_the_rates():
     assert not variants or [w for w, _ in choose(stuck)] != [w for w, _ in choose(beginner)]
 
 
-def test_offline_told_no_rates_goes_on_to_other_worlds():
+def test_rules_without_rates_go_on_to_other_worlds():
     """As in the first cycle, spread from easy to hard; worlds that were not used come first, by the run's seed."""
     for vocabulary in VOCABULARIES:
         history, used = [], []
@@ -235,7 +250,7 @@ def test_offline_told_no_rates_goes_on_to_other_worlds():
             history.append(tuple(WorldRecord(world) for world in worlds))
             used += worlds
         assert len(set(used)) == 20
-    again = make_designer("offline").reply(this).text
+    again = make_designer("rules").reply(this).text
     assert "told none" in again and "%" not in again
 
 

@@ -453,7 +453,7 @@ SOON = {          # where servers say when to come back: in 12 seconds
 def test_a_server_that_says_when_to_come_back_is_asked_again_then(place, stream, waits):
     told = []
     with ChatServer(*[SOON[place]] * 12, answer(GOOD)) as server:
-        reply = ask(server, request=replace(REQUEST, tell=told.append), max_retries=2, stream=stream)
+        reply = ask(server, request=replace(REQUEST, on_status=told.append), max_retries=2, stream=stream)
     assert reply.text == GOOD and waits == [12.0] * 12 and len(server.requests) == 13
     assert sum("the next try is in 12 s, as the server asks" in line for line in told) == 12
     assert told[2].endswith("try 2 of 3 (before: HTTP 503)" if place == "Hugging Face" else "of 3 (before: HTTP 429)")
@@ -528,7 +528,7 @@ def test_a_pause_can_be_interrupted():
     before = threading.active_count()
     with ChatServer(status(429, headers={"Retry-After": "300"})) as server:
         with pytest.raises(Stop):
-            ask(server, stop, replace(REQUEST, tell=told.append))
+            ask(server, stop, replace(REQUEST, on_status=told.append))
         end = time.monotonic() + 60
         while threading.active_count() > before + 1:                         # the server has a thread of its own
             assert time.monotonic() < end
@@ -542,7 +542,7 @@ def test_every_try_is_told(stream, listening):
     told = []
     troubles = (slow(1.5, answer(GOOD)), drop, status(503), status(429, headers={"retry-after-ms": "20"}))
     with ChatServer(*troubles, answer(GOOD)) as server:
-        reply = ask(server, (lambda text: None) if listening else None, replace(REQUEST, tell=told.append),
+        reply = ask(server, (lambda text: None) if listening else None, replace(REQUEST, on_status=told.append),
                     max_retries=4, timeout=0.3, stream=stream)
     assert reply.text == GOOD and len(server.requests) == 5
     assert told == [f"{server.url}, try {n} of 5{before}" for n, before in enumerate(
@@ -577,7 +577,7 @@ def test_nothing_is_told_after_the_listener_has_gone():
         raise Stop
     with ChatServer(slow(0.8, drop)) as server:
         with pytest.raises(Stop):
-            ask(server, stop, replace(REQUEST, tell=told.append), timeout=5)
+            ask(server, stop, replace(REQUEST, on_status=told.append), timeout=5)
         before = list(told)
         time.sleep(1.5)
     assert told == before and len(told) <= 1
@@ -695,7 +695,7 @@ def test_no_key_comes_back_in_any_form(name, stream, monkeypatch, waits):
     whole = answer(text, piece=3, thoughts=f"It is {echo}.")
     with ChatServer(status(503, echo, headers={"Retry-After": "1"}),
                     refuses("json_schema", words="{} " + echo.replace("{", "").replace("}", ""), then=whole)) as server:
-        reply = ask(server, heard.append, replace(REQUEST, tell=told.append), api_key_env="MY_KEY", stream=stream)
+        reply = ask(server, heard.append, replace(REQUEST, on_status=told.append), api_key_env="MY_KEY", stream=stream)
     said = [reply.text, reply.thoughts, *reply.notes, "".join(heard), *told]
     for behaviour in (status(401, echo), raw(400, echo), raw(200, echo, "text/html"), raw(502, f"<html>{echo}"),
                       raw(200, json.dumps({"error": {"message": echo}})),

@@ -19,7 +19,7 @@ from envgen_nb.designer.reply import (
     format_reply,
     parse_reply,
     response_schema,
-    unmarked,
+    strip_markdown,
 )
 from envgen_nb.game.examples import GardenWorld, Soil
 from envgen_nb.game.simulator import get_simulator
@@ -293,7 +293,7 @@ def test_purposes_wherever_they_stand():
     ("*a* _b_ __c__ ***d*** `e` [f](http://g)", "a b c d e f"), ("collect_wood, 2 * 3 * 4, a_b_c", ) * 2,
     ("**open and `open", ) * 2, ("<b>x</b> & **y**", "<b>x</b> & y"), ("- one\n- two", ) * 2])
 def test_marks_are_left_out_where_a_purpose_is_shown(written, shown):
-    assert unmarked(written) == shown
+    assert strip_markdown(written) == shown
 
 
 # --- whatever hypothesis can think of

@@ -121,7 +121,7 @@ def test_a_whole_run_of_it(tmp_path):
         agent_options={"num_envs": 16, "rollout_steps": 32, "minibatches": 2})
     events = list(run_cycles(create_run(settings, tmp_path / "run").path))
     run = RunFolder(tmp_path / "run")
-    assert all("drawn at random" in purpose for purpose in run.purposes("cycle-1"))      # by `offline`: no `practice`
+    assert all("drawn at random" in purpose for purpose in run.purposes("cycle-1"))      # by `rules`: no `practice`
     assert run.worlds("cycle-1") != run.worlds("cycle-2")
     rates = [event.success["climb"][0] for event in events if isinstance(event, Evaluated)]
     assert len(rates) == 4 and rates[-1] > rates[0]                   # to climb is easily learned

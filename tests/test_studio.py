@@ -751,7 +751,7 @@ def test_fields_hold_numbers_and_errors_go_when_they_are_mended(tmp_path, monkey
         assert "price_in" in studio.editor.error and "price not known" in studio.plan.told
         fields["Price in"].value = "2"
         assert studio.editor.error == "" and "about 0." in studio.plan.told
-    studio.editor.designer, text = "offline", studio.editor.first
+    studio.editor.designer, text = "rules", studio.editor.first
     studio.editor.first = text.replace("{{task}}", "{{tsak}}")
     press = buttons_in(studio.buttons)
     for name in ("Generate", "Train"):

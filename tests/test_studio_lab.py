@@ -334,7 +334,7 @@ def test_the_page_is_reloaded(seen, place):
 @pytest.mark.long
 def test_all_cycles_and_the_comparison(seen, place):
     tab(seen, "Prompt")
-    studio(seen).get_by_label("Designer").first.select_option("offline")
+    studio(seen).get_by_label("Designer").first.select_option("rules")
     press(seen, "All cycles")
     status(seen, "steps/s", 120)
     press(seen, "Pause")

@@ -40,10 +40,10 @@ from envgen_nb.cycle.settings import (
 from envgen_nb.designer.prompt import (
     Archived, BaseGameStats, DesignContext, WorldRecord, load_templates, save_templates,
 )
-from ..designer.base import Designer, Usage, designs_worlds, make_designer
-from ..designer.design import best, chosen
+from ..designer.base import Designer, Usage, designers, designs_worlds, make_designer
+from ..designer.design import apply_choice, most_learnable
 from ..designer.trust import destinations, remember
-from ..designer.reply import MAX_WEIGHT, Design, origin, parse_reply, unmarked
+from ..designer.reply import MAX_WEIGHT, Design, origin, parse_reply, strip_markdown
 from envgen_nb.game.files import (
     check_folder, check_links, hold_folder, machine, parse_json, read_jsonl, write_bytes, write_json, write_text,
 )
@@ -558,7 +558,7 @@ def _parse_designer(data: bytes) -> str:
 
 
 def _designer_name(name: str, options: dict[str, Any]) -> str:
-    model = options.get("model")
+    name, model = designers.current(name), options.get("model")
     return f"{name}: {model}" if model else name
 
 
@@ -884,10 +884,12 @@ def as_taken(run: RunFolder, cycle: str) -> list[Design]:
     answer = run.text(f"{cycle}/{RunFolder.TRIAL}", RunFolder.REPLY)
     if answer is not None:
         model, proposed = run.simulator.world_class(settings.vocabulary), [design.world for design in given]
-        return chosen(parse_reply(answer, model, settings.num_worlds, proposed)[0], given)
+        return apply_choice(parse_reply(answer, model, settings.num_worlds, proposed)[0], given)
     proposed = [design.world.settings() for design in given]
     tried = {one["player"]: _measured_in(run, one) for one in run.selection(cycle) if one["worlds"] == proposed}
-    return [given[k] for k in best(*(tried[who] for who in PLAYERS), settings.num_worlds)] if len(tried) == 2 else given
+    if len(tried) != 2:
+        return given
+    return [given[k] for k in most_learnable(*(tried[who] for who in PLAYERS), settings.num_worlds)]
 
 
 def is_edited(run: RunFolder, cycle: str) -> bool:
@@ -901,7 +903,7 @@ def write_worlds(run: RunFolder, cycle: str, designs: Sequence[Design]) -> None:
     given = as_designed(run, cycle)
     edited = ["edited; before: " * (origin(design, given) == "edited") for design in designs]
     write_sheet(run.file(RunFolder.PICTURE, cycle), [run.simulator.preview(world, seed=0) for world in worlds],
-                [f"{k + 1}. {mark}{unmarked(text)}"
+                [f"{k + 1}. {mark}{strip_markdown(text)}"
                  for k, (mark, text) in enumerate(zip(edited, purposes, strict=True))])
     roles = run.file(RunFolder.ROLES, cycle)
     if any((design.weight, design.keep) != (1, None) for design in designs) or roles.exists():

@@ -41,7 +41,7 @@ from envgen_nb.cycle.folder import (
     rollouts, selected, spent_rollouts, world_records, write_worlds,
 )
 from .settings import OWN, RunSettings
-from ..designer.design import Attempt, Budget, best, chosen, conversation, design
+from ..designer.design import Attempt, Budget, apply_choice, conversation, design, most_learnable
 from ..designer.prompt import WorldRecord, choice_prompt, first_prompt, load_templates, update_prompt
 from ..designer.base import Designer, DesignerError, Request, Usage, check_consent
 from ..designer.reply import Design, bottleneck_in
@@ -365,7 +365,7 @@ def _request(walk: _Walk, number: int, prompt: str) -> Request:
                    messages=conversation(history, prompt), feedback=run.feedback(number),
                    history=world_records(run, results=settings.feedback in OWN), cycle=number,
                    num_cycles=settings.num_cycles, context=design_context(run, number), seed=settings.seed,
-                   tell=tell,
+                   on_status=tell,
                    measure=functools.partial(_measure, walk, number, tell))
 
 
@@ -494,7 +494,7 @@ def _choose(
                      for player in PLAYERS)
     yield TriedOut(cycle, len(designs), sum(one["steps"] for one in run.selection(cycle)) - before)
     if settings.chooser == "rule":
-        return [designs[k] for k in best(agent, random, settings.num_worlds)]
+        return [designs[k] for k in most_learnable(agent, random, settings.num_worlds)]
     prompt = run.text(place, RunFolder.PROMPT)
     if prompt is None:
         prompt = choice_prompt(load_templates(run.file(RunFolder.TEMPLATES)), settings.num_worlds, agent, random)
@@ -504,7 +504,7 @@ def _choose(
     answer = yield from _ask(walk, place, dataclasses.replace(
         request, num_worlds=settings.num_worlds, tried=tried,
         messages=(*request.messages, said, {"role": "user", "content": prompt})))
-    return chosen(answer, designs)
+    return apply_choice(answer, designs)
 
 
 # %% ../../nbs/5_cycle/03_run.ipynb #95e25b9f

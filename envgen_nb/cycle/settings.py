@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ..agent.learner import learners
 from ..agent.networks import get_device
@@ -68,7 +68,7 @@ class RunSettings(BaseModel):
     threads: int | None = Field(None, ge=1, description="threads that learn at once; None: measured at the start")
     deterministic: bool = Field(False, description="on a GPU: slower, but the same bits every time")
 
-    designer: str = Field("offline", description="who designs the worlds")
+    designer: str = Field("rules", description="who designs the worlds")
     designer_options: dict[str, Any] = Field(default_factory=dict, description="the designer's own settings")
     feedback: str = Field("rates", min_length=1, description="what the designer is told: rates (this run's own), "
                           "worlds (and what happened in its worlds), full (and what was missing in the original "
@@ -101,6 +101,11 @@ class RunSettings(BaseModel):
     def original_steps(self) -> int:
         "T_orig: steps per cycle that the original game gets."
         return self.cycle_steps - self.llm_steps
+
+    @field_validator("designer")
+    @classmethod
+    def _current_name(cls, designer: str) -> str:
+        return designers.current(designer)
 
     @model_validator(mode="after")
     def _names_exist(self) -> "RunSettings":
@@ -396,7 +401,7 @@ def load_settings(
     if isinstance(own, dict):
         take_names(merged)
         try:
-            takes = options_of(merged.get("designer", "offline"))
+            takes = options_of(merged.get("designer", "rules"))
         except ValueError as error:
             raise SettingsError(f"designer: {error}") from None
         merged["designer_options"] = {name: value for name, value in options.items() if name in takes} | own

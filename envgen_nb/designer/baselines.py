@@ -62,7 +62,7 @@ class FixedWorlds(Designer):
     def __init__(
         self,
         *,
-        base: str = "offline",                   # the designer of the first cycle
+        base: str = "rules",                   # the designer of the first cycle
         options: dict[str, Any] | None = None,   # that designer's settings
         worlds: str | Path | None = None,        # a configuration file instead of a designer
     ):

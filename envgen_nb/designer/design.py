@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['Attempt', 'DesignError', 'BudgetError', 'Budget', 'next_messages', 'conversation', 'as_reply', 'design',
-           'learnability', 'best', 'chosen']
+           'learnability', 'most_learnable', 'apply_choice']
 
 # %% ../../nbs/2_designer/11_design.ipynb #f0c7de7c
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .base import NOTHING, Designer, Reply, Request, Usage
+from .base import NO_USAGE, Designer, Reply, Request, Usage
 from .prompt import WorldRecord
 from .reply import Design, format_reply, parse_reply
 from ..game.words import counted
@@ -107,7 +107,7 @@ def design(
     request: Request,                               # with attempt 1: the prompt of a cycle
     max_reasks: int = 2,                            # how often to ask again after a reply with complaints
     budget: Budget | None = None,                   # of the whole run
-    spent: Usage = NOTHING,                         # by the whole run before this request
+    spent: Usage = NO_USAGE,                        # by the whole run before this request
     recorded: Sequence[str] = (),                   # replies received before a restart: read again, not asked again
     on_text: Callable[[str], None] | None = None,   # is given the text as it comes; may raise to stop
     around_call: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,   # may wait, or raise
@@ -142,7 +142,7 @@ def learnability(record: WorldRecord) -> float:
     return sum(rate / 100 * (1 - rate / 100) for rate in record.success.values()) * n / (n - 1) if n > 1 else 0.0
 
 
-def best(
+def most_learnable(
     agent: Sequence[WorldRecord],    # what the agent did in some worlds
     random: Sequence[WorldRecord],   # and a player that acts at random
     count: int,                      # how many to take
@@ -153,7 +153,7 @@ def best(
     return sorted(ranked[:count])
 
 
-def chosen(
+def apply_choice(
     designs: Sequence[Design],     # a reply to the question which worlds to take
     proposed: Sequence[Design],    # those that it names by their numbers
 ) -> list[Design]:

@@ -116,7 +116,7 @@ class Manual(Designer):
         _put_prompt(prompt, reply, request.prompt)
         if not reply.exists():
             wanted = f"please answer {prompt}: save the reply as {reply}"
-            request.tell(wanted) if request.tell else print(wanted, file=sys.stderr)
+            request.on_status(wanted) if request.on_status else print(wanted, file=sys.stderr)
         return Reply(self._wait(reply, on_text), notes=(f"given by a person in {reply.name}",))
 
     def _wait(self, path: Path, on_text: Callable[[str], None] | None) -> str:

@@ -500,7 +500,7 @@ class _Call:
     def reply(self) -> Reply:
         "The answer with its cost and notes; `DesignerError` if there is none."
         started = time.monotonic()
-        listeners = [one and self.screen.listener(one) for one in (self.on_text, self.request.tell)]
+        listeners = [one and self.screen.listener(one) for one in (self.on_text, self.request.on_status)]
         with make_client(self.designer.base_url, self.key, self.designer.timeout) as client:
             answer, failure = _attended(lambda *heard: self._answer(client, *heard), self.ended, *listeners)
         if answer is None:                                 # raised here, away from the errors that hold the request

@@ -17,6 +17,7 @@ from typing import Any
 
 import envgen_nb
 from ..cycle.settings import RunSettings, SettingsError, game_defaults, take_names, usable_settings
+from ..designer.base import designers
 from ..results import measure
 
 # %% ../../nbs/7_experiment/01_file.ipynb #018de2a9
@@ -81,7 +82,8 @@ class Experiment:
         options = common.pop("designer_options", {})
         if mine.get("designer", common.get("designer")) == common.get("designer") and options:
             mine["designer_options"] = options | mine.get("designer_options", {})
-        return common | mine
+        given = common | mine
+        return given | ({"designer": designers.current(given["designer"])} if "designer" in given else {})
 
     def settings_of(self, arm: str, seed: int) -> RunSettings:
         "The settings of a run; `SettingsError` if they cannot be run."

@@ -9,8 +9,10 @@ __all__ = ['Registry', 'is_target']
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Mapping
 from importlib import metadata
+from types import MappingProxyType
 from typing import Any
 
 # %% ../../nbs/1_game/03_registry.ipynb #831ad9c6
@@ -23,9 +25,11 @@ class Registry:
         group: str,               # of entry points: "envgen_nb.games"
         base: type,               # they are subclasses of it
         own: Mapping[str, str],   # the kit's: name → "package.module:Class"
+        renamed: Mapping[str, str] = MappingProxyType({}),   # names of earlier versions → those of today
     ):
         self.kind, self.group, self.base = kind, group, base
         self.targets = dict(own)
+        self.renamed, self.mentioned = dict(renamed), set[str]()
         self.written: set[str] = set()
 
     def names(self) -> tuple[str, ...]:
@@ -46,6 +50,15 @@ class Registry:
         "A person has written this name: if it says where its class is, the class may be imported."
         if is_target(name):
             self.written.add(name)
+
+    def current(self, name: str) -> str:
+        "Return today's name for one of an earlier version and print once that it has changed; other names as they are."
+        if name not in self.renamed or name in self.names():
+            return name
+        if name not in self.mentioned:
+            print(f"the {self.kind} {name!r} is now called {self.renamed[name]!r}", file=sys.stderr)
+            self.mentioned.add(name)
+        return self.renamed[name]
 
     def check(self, name: str) -> None:
         "`ValueError` for a name that nothing can be behind; imports nothing."

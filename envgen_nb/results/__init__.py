@@ -584,7 +584,7 @@ def _asking(settings: RunSettings) -> tuple[str, dict[str, Any], int]:
     if options.get("worlds") is not None:
         return name, options, 0
     kept = settings.num_proposed == settings.num_worlds             # else worlds are asked for in each cycle
-    return options.get("base", "offline"), options.get("options") or {}, 1 if kept else cycles
+    return options.get("base", "rules"), options.get("options") or {}, 1 if kept else cycles
 
 
 def model_calls(settings: RunSettings) -> int:

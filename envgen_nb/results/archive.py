@@ -11,14 +11,14 @@ import html
 from ..cycle.folder import Archived, RunFolder, archived, design_context, tried_out, world_records
 from ..designer.design import learnability
 from ..designer.prompt import WorldRecord, spending
-from ..designer.reply import unmarked
+from ..designer.reply import strip_markdown
 from .figures import table_html
 from ..game.words import counted
 
 # %% ../../nbs/6_results/05_archive.ipynb #77b00005
 def _first_line(text: str, most: int = 90) -> str:
     "The beginning of a purpose."
-    line = unmarked(text).partition("\n")[0]
+    line = strip_markdown(text).partition("\n")[0]
     return line if len(line) <= most else line[:most - 1] + "…"
 
 

@@ -17,8 +17,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from ..cycle.folder import RunFolder, in_the_original, origins
-from ..designer.prompt import SELDOM, lacking, told_of
-from ..designer.reply import unmarked
+from ..designer.prompt import SELDOM, missing_conditions, shown_conditions
+from ..designer.reply import strip_markdown
 from . import scores, training_episodes, training_score
 from ..game.words import counted
 
@@ -252,12 +252,13 @@ def missing_html(run: RunFolder) -> str:
         blocks.append("<p>In how many of the episodes what an objective needs was there before it was reached (in "
                       "brackets: of the steps). Of objectives that are reached in less than half of the episodes.</p>")
     for rate, name in weak:
-        told = told_of(found.held[name])
+        told = shown_conditions(found.held[name])
         together = max(len(names) for names, _, _ in told)
         rows = [("all together" if len(names) == together > 1 else " and ".join(names), often,
                  f"{often:.1f}% ({steps:.2f}%)", len(names) == together > 1) for names, often, steps in told]
         blocks.append(f"<details><summary><b>{html.escape(name.replace('_', ' '))}</b>: reached in {rate:.1f}%"
-                      f"{'' if lacking(found.held[name]) else '; nothing was missing'}</summary>{_bars(rows)}"
+                      f"{'' if missing_conditions(found.held[name]) else '; nothing was missing'}</summary>"
+                      f"{_bars(rows)}"
                       "</details>")
     return "".join(blocks)
 
@@ -274,7 +275,8 @@ def worlds_html(run: RunFolder) -> str:
         if path.exists():
             data = base64.b64encode(path.read_bytes()).decode()
             purposes = "".join(
-                f"<li>{f'<i>{BEFORE_EDIT}</i> ' if source == 'edited' else ''}{html.escape(unmarked(text))}<br>"
+                f"<li>{f'<i>{BEFORE_EDIT}</i> ' if source == 'edited' else ''}"
+                f"{html.escape(strip_markdown(text))}<br>"
                 f"<code>{html.escape(str(world))}</code></li>"
                 for source, text, world in zip(
                     origins(run, cycle), run.purposes(cycle), run.worlds(cycle), strict=True))

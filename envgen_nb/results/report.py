@@ -41,8 +41,8 @@ from envgen_nb.cycle.folder import (
 from ..cycle.run import worked
 from ..cycle.runs import load_agent
 from ..cycle.settings import RunSettings, game_defaults
-from ..designer.prompt import SELDOM, WorldRecord, lacking, load_templates, spending
-from ..designer.reply import unmarked
+from ..designer.prompt import SELDOM, WorldRecord, load_templates, missing_conditions, spending
+from ..designer.reply import strip_markdown
 from ..game.files import write_text
 from ..game.world import printable
 from . import Measured, edges, measurements, rollouts, training_score, wilson_interval
@@ -144,7 +144,7 @@ def by_hand(run: RunFolder) -> list[str]:
 # %% ../../nbs/6_results/07_report.ipynb #3cb81b15
 def designer_words(run: RunFolder) -> str:
     "Who designed the worlds, and of which cycles where they are several."
-    known = {"offline": "offline (rules written by hand, no language model)", "none": "none (no designed worlds)",
+    known = {"rules": "rules (written by hand, no language model)", "none": "none (no designed worlds)",
              "replay": "replay (recorded replies)", "manual": "manual (replies that a person brought)"}
     names, of = designer_names(run), designed_by(run)
     where = {name: ", ".join(cycle.replace("-", " ") for cycle, one in of.items() if one == name) for name in names}
@@ -332,10 +332,10 @@ def gaps_html(run: RunFolder, cycle: str, most: int = 4) -> str:
     found = in_the_original(run, cycle)
     weak = sorted((rate, name) for name, rate in found.rates.items() if rate < SELDOM)
     known = [name for _, name in reversed(weak) if found.held.get(name)]
-    whole = [_words(name) for name in known if not lacking(found.held[name])]
+    whole = [_words(name) for name in known if not missing_conditions(found.held[name])]
     lines = []
-    for name in (name for name in known if lacking(found.held[name])):
-        told = lacking(found.held[name])
+    for name in (name for name in known if missing_conditions(found.held[name])):
+        told = missing_conditions(found.held[name])
         conditions, often, _ = min([one for one in told if len(one[0]) == 1] or told[-1:], key=lambda one: one[1])
         what = _words(conditions[0]) if len(conditions) == 1 else "all that it needs, together,"
         missed = f"{100 - often:.0f}%" if often <= 99 else "less than 1%"
@@ -358,7 +358,7 @@ def gaps_html(run: RunFolder, cycle: str, most: int = 4) -> str:
 # %% ../../nbs/6_results/07_report.ipynb #74aec0cd
 def _purpose(text: str) -> str:
     "What a world is for: a long text is folded up after its first line."
-    first, _, rest = (text := unmarked(text).strip()).partition("\n")
+    first, _, rest = (text := strip_markdown(text).strip()).partition("\n")
     if len(text) <= 320:
         return f'<div class="purpose">{html.escape(text)}</div>'
     first, rest = (first, rest) if len(first) <= 320 else (first[:300] + " …", text)

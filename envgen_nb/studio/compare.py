@@ -26,7 +26,7 @@ from traitlets import Dict, HasTraits, List, Unicode
 
 from ..cycle.folder import RunFolder, RunFolderError, origins
 from ..cycle.runs import Labels, display_name, list_runs, read_labels, runs_folder
-from ..designer.reply import unmarked
+from ..designer.reply import strip_markdown
 from ..experiment.folder import ExperimentFolder
 from ..results import kept_summary, mean, over_seeds, paired
 from ..results.charts import COLOURS, Drawing, Series, curves
@@ -112,7 +112,7 @@ def _strip(path: Path, width: int, changed: float) -> str:
 
 def _purpose(text: str) -> str:
     "What a world is for: its first line, what the designer wrote after it folded up."
-    first, _, rest = unmarked(text).strip().partition("\n")
+    first, _, rest = strip_markdown(text).strip().partition("\n")
     return fold(first, f'<div style="white-space:pre-wrap">{html.escape(rest)}</div>') if rest else html.escape(first)
 
 

@@ -136,7 +136,7 @@ class _Prompt(HasTraits):
     simulator = Unicode("crafter", help="the game")
     vocabulary = Unicode("paper", help="which settings a designer may use")
     num_worlds = Int(4, help="how many worlds to ask for")
-    designer = Unicode("offline", help="who answers")
+    designer = Unicode("rules", help="who answers")
     options = Dict(help="the designer's own settings")
     max_reasks = Int(2, help="how often a wrong reply goes back")
     max_calls = Int(0, help="cap on model calls for the whole run; 0: none")
@@ -402,7 +402,7 @@ def settings_view(editor: Editor) -> widgets.Widget:
                     get_simulator(editor.simulator).vocabulary_names())
     count = linked(editor, "num_worlds", number_field(
         "Worlds", "how many worlds to ask for", value=editor.num_worlds, min=1, max=64))
-    who = choice_of(editor, "designer", "Designer", "offline: an expert curriculum, written by hand (rules)",
+    who = choice_of(editor, "designer", "Designer", "rules: an expert curriculum, written by hand",
                   designers.names())
     options = widgets.Box(layout=widgets.Layout(flex_flow="row wrap", grid_gap="4px 8px"))
     limits = row(*(linked(editor, name, number_field(

@@ -16,7 +16,7 @@ import ipywidgets as widgets
 from ..cycle.edit import change_templates
 from ..cycle.folder import RunFolder, RunFolderError, design_context, origins
 from ..cycle.settings import changed_settings
-from ..designer.base import NOTHING, Usage
+from ..designer.base import Usage
 from envgen_nb.designer.prompt import (
     Templates, check_template, fill, first_prompt, later_template, load_templates, prompt_values,
 )
@@ -80,7 +80,7 @@ def asked(
     for before, cycle in zip(run.cycles, run.cycles[1:], strict=False):
         if run.text(cycle, RunFolder.PROMPT) is None:
             continue
-        cost = sum((Usage(**call["usage"]) for call in calls if call["cycle"] == cycle), NOTHING)
+        cost = sum((Usage(**call["usage"]) for call in calls if call["cycle"] == cycle), Usage())
         pair = (score[before], score[cycle]) if before in score and cycle in score else None
         found.append(Asked(run.path.name, cycle, *_prompt(run, cycle, before), _worlds(run, cycle, before),
                            _moved(run, cycle, before), pair, cost))

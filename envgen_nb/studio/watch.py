@@ -26,7 +26,7 @@ from ..agent.learner import Learner, ScriptedLearner
 from ..agent.presets import PRESETS, Preset
 from ..cycle.folder import RunFolder
 from ..cycle.runs import load_agent
-from ..designer.reply import unmarked
+from ..designer.reply import strip_markdown
 from ..results.page import note
 from .elements import bind, button, column, error_view, number_field, row
 from ..agent.clips import Recording, record
@@ -133,7 +133,7 @@ def places(run: RunFolder) -> dict[str, str]:
     found = {"": "the original game"}
     for cycle in run.cycles:
         for k, (world, purpose) in enumerate(zip(run.worlds(cycle), run.purposes(cycle), strict=True), start=1):
-            said = unmarked(purpose).strip().partition("\n")[0] or str(world)
+            said = strip_markdown(purpose).strip().partition("\n")[0] or str(world)
             found[f"{cycle}:{k}"] = f"{cycle.replace('-', ' ')}, world {k}: {said[:60]}"
     return found
 

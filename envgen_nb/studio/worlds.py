@@ -23,7 +23,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 
 from ..designer.lenient import Reader
-from ..designer.reply import Design, origin, unmarked
+from ..designer.reply import Design, origin, strip_markdown
 from ..results.figures import BEFORE_EDIT
 from .elements import STYLE, bind, button, column, error_view, number_field, row
 from ..agent.clips import animate, record
@@ -176,7 +176,7 @@ def purpose_html(state: Worlds, index: int) -> str:
     "What a world is for, and whether that was written before a person edited it."
     design = state.designs[index]
     edited = bool(state.given) and origin(design, state.given) == "edited"
-    return f"<i>{BEFORE_EDIT}</i>\n" * edited + html.escape(unmarked(design.purpose))
+    return f"<i>{BEFORE_EDIT}</i>\n" * edited + html.escape(strip_markdown(design.purpose))
 
 
 def _warning(warning: Complaint) -> str:
