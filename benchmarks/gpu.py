@@ -86,7 +86,7 @@ def of_run(run: RunFolder) -> dict:
     for record in (record for cycle in run.cycles for record in run.metrics(cycle)):
         seconds.update(record["seconds"])
     seconds["evaluate"] = sum(event["seconds"] for event in events if event["event"] == "Evaluated")
-    return {"agent": run.settings.agent, "learner": run.settings.learner, "device": run.settings.device,
+    return {"agent": run.settings.preset, "learner": run.settings.learner, "device": run.settings.device,
             "run": run.settings.model_dump(mode="json"), "steps": events[0]["steps"], "took": events[-1]["seconds"],
             "seconds": {kind: round(value, 1) for kind, value in seconds.items()},
             "score_policy": round(scores(run)["final"], 1), "score_training": round(training_score(run), 1),

@@ -38,7 +38,7 @@ def main() -> None:
     torch.set_num_threads(1)
     game, chosen = get_simulator("minigrid"), WORLDS[-1:] if args.alone else WORLDS
     worlds = [check_world(game.world_class(), data)[0] for data in chosen]
-    preset = get_preset("symbols", **game.defaults["agent_options"])
+    preset = get_preset("symbols", **game.defaults["preset_options"])
     venv = game.make_vec(worlds, num_envs=preset.num_envs, seed=args.seed, obs="symbols", copy=False,
                          length=None if args.alone else game.defaults["world_length"])
     agent = PPO(preset, venv.single_observation_space, venv.single_action_space, seed=args.seed)

@@ -266,16 +266,17 @@ def test_weights_that_were_not_initialised_are_refused_by_name(name, which, bf16
 def test_a_run_with_an_encoder_of_ones_own(my_kit, tmp_path):
     "Whole cycles, and the agent that came of it; only a person's word imports the class."
     options = {name: list(value) if isinstance(value, tuple) else value for name, value in OWN.items()}
-    run = open_run(tmp_path / "run", agent_options=options | {"encoder": "my_kit:Flat"}, designer="fixed", num_cycles=1,
-                   num_worlds=2, cycle_steps=512, final_steps=0, evaluation_runs=1, evaluation_episodes=2, threads=1)
+    run = open_run(tmp_path / "run", preset_options=options | {"encoder": "my_kit:Flat"}, designer="fixed",
+                   num_cycles=1, num_worlds=2, cycle_steps=512, final_steps=0, evaluation_runs=1,
+                   evaluation_episodes=2, threads=1)
     for _ in run_cycles(run.path):
         pass
     assert type(load_agent(run).policy.encoder).__name__ == "Flat"
     encoders.written.clear()                                # another process that has only been given the folder
     settings = checked_settings(run.settings.model_dump())
-    assert settings.preset.obs == "symbols"
+    assert settings.agent_preset.obs == "symbols"
     for use in (lambda: load_agent(run), lambda: changed_settings(settings, seed=4),
-                lambda: changed_settings(settings, agent_options=settings.agent_options | {"gamma": 0.9})):
+                lambda: changed_settings(settings, preset_options=settings.preset_options | {"gamma": 0.9})):
         with pytest.raises(ValueError, match="the encoder my_kit:Flat is a class that only the run's folder names"):
             use()
 
@@ -284,6 +285,6 @@ def test_an_encoder_that_cannot_be_is_refused(my_kit):
     for encoder, said in [("my_kit:Other", "the encoder my_kit:Other cannot be imported"),
                           ("circles", "encoder must be one of"), ("my_kit:torch", "my_kit:torch is no class")]:
         with pytest.raises(SettingsError, match=said):
-            make_settings(agent_options={"encoder": encoder})
+            make_settings(preset_options={"encoder": encoder})
     with pytest.raises(ValueError, match="takes the place of another one"):
         _ = Preset("mine", Network("my_kit:Flat", hidden=(8,)), get_preset("symbols").algorithm).obs

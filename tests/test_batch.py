@@ -245,7 +245,8 @@ def test_the_report_escapes_what_others_wrote(run, tmp_path):
 
 @pytest.mark.parametrize(("given", "said"), [
     (("sead", "3"), "no parameter 'sead'"), (("seed", "abc"), "valid integer"), (("seed", "-1"), "greater than"),
-    (("mixture_ratio", "2"), "less than"), (("agent", "huge"), "no preset"), (("designer", "oracle"), "no designer is"),
+    (("mixture_ratio", "2"), "less than"), (("preset", "huge"), "no preset"),
+    (("agent", "huge"), "no preset"), (("designer", "oracle"), "no designer is"),
     (("device", "gpu"), "device: .gpu. is none"), (("designer_options", '{"modle": "x"}'), "no setting modle"),
     (("designer_options", "[1]"), "valid dictionary"), (("deterministic", "maybe"), "valid boolean"),
     (("templates", "nowhere"), "nowhere")])
@@ -304,7 +305,7 @@ def test_settings_are_looked_for_upwards(tmp_path, monkeypatch):
         assert (settings.designer, settings.designer_options["model"]) == ("openai", "mine") and runs_folder() == runs
     assert open_run("", designer="none").path.parent == tmp_path / "runs" and list(Path().iterdir()) == []
     said = "".join(f"{one.name}: {one.text}\n" for found in (check_settings({}), check_runs()) for one in found)
-    assert f"settings: {tmp_path / 'settings.ini'}: agent" in said and f"folder: {tmp_path / 'runs'} can" in said
+    assert f"settings: {tmp_path / 'settings.ini'}: preset" in said and f"folder: {tmp_path / 'runs'} can" in said
 
 
 def test_parameters_are_settings():

@@ -16,7 +16,7 @@ from envgen_nb.game.simulator import get_simulator
 def test_other_games_and_other_eyes_are_refused():
     with pytest.raises(SettingsError, match="learner: crafter has no player by rules that sees pixels, but one that "
                                             "sees symbols: choose such an agent"):
-        make_settings(learner="scripted", agent="laptop")
+        make_settings(learner="scripted", preset="laptop")
     with pytest.raises(SettingsError, match="learner: minigrid has no player by rules, so there is nothing"):
         make_settings(simulator="minigrid", learner="scripted")
     assert make_settings(learner="scripted").learner == "scripted"

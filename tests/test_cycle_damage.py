@@ -22,7 +22,7 @@ from envgen_nb.studio.compare import compare_view
 from envgen_nb.studio.session import Session
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=2_048, final_steps=1_024, evaluation_runs=1,
-             evaluation_episodes=2, threads=1, seed=5, agent_options={"num_envs": 8, "rollout_steps": 64})
+             evaluation_episodes=2, threads=1, seed=5, preset_options={"num_envs": 8, "rollout_steps": 64})
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ from envgen_nb.studio.conversation import conversation_html
 from envgen_nb.studio.editor import Editor, latest_facts, show_run
 
 SMALL = dict(num_cycles=3, num_worlds=2, cycle_steps=2_048, final_steps=1_024, evaluation_runs=2,
-             evaluation_episodes=2, threads=1, seed=5, agent_options={"num_envs": 8, "rollout_steps": 64})
+             evaluation_episodes=2, threads=1, seed=5, preset_options={"num_envs": 8, "rollout_steps": 64})
 LIVE = Path(__file__).parent.parent / "nbs" / "lab" / "experiments" / "recordings" / "live"
 OBJECTIVES = get_simulator("crafter").objectives
 
@@ -93,7 +93,7 @@ def stopped_and_resumed(settings, path, monkeypatch):
     run, tried = create_run(settings, path), set()
     while not run.finished():
         for event in run_cycles(run.path):
-            batches = event.cycle_done // run.settings.preset.batch if isinstance(event, Training) else 0
+            batches = event.cycle_done // run.settings.agent_preset.batch if isinstance(event, Training) else 0
             if isinstance(event, TriedOut) and event.cycle not in tried:
                 tried.add(event.cycle)
                 break
@@ -259,7 +259,7 @@ def adversarial(tmp_path_factory):
 
 def test_the_steps_of_choosing_are_of_the_budget(adversarial):
     run, events = adversarial
-    batch, steps = run.settings.preset.batch, selected(run)
+    batch, steps = run.settings.agent_preset.batch, selected(run)
     assert set(steps) == {"cycle-1", "cycle-2"} and all(400 < count <= 1_200 for count in steps.values())
     planned = 2 * 8_192 + 1_024
     training = [event for event in events if isinstance(event, Training)]
@@ -287,7 +287,7 @@ def test_a_mixture_loses_the_same_steps(tmp_path):
     settings = make_settings(**FEW | {"num_cycles": 1, "final_steps": 0, "curriculum": "constant"})
     run = create_run(settings, tmp_path / "run")
     list(run_cycles(run.path))
-    batch = run.settings.preset.batch
+    batch = run.settings.agent_preset.batch
     assert len(run.metrics("cycle-1")) == rollouts(run)["cycle-1"] == 16 - spent_rollouts(run)["cycle-1"] < 16
     assert abs(run.metrics("cycle-1")[-1]["step"] + selected(run)["cycle-1"] - 8_192) <= batch / 2
 

@@ -16,7 +16,7 @@ from envgen_nb.results.figures import learning_figure, table_text
 from envgen_nb.results.progress import say
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=4_096, final_steps=2_048, evaluation_runs=1,
-             evaluation_episodes=2, threads=1, seed=5, agent_options={"num_envs": 8, "rollout_steps": 128})
+             evaluation_episodes=2, threads=1, seed=5, preset_options={"num_envs": 8, "rollout_steps": 128})
 
 
 def steps_played(run, phase=None):

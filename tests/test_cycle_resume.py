@@ -102,7 +102,7 @@ def test_killed_while_worlds_are_chosen(tmp_path, script):
 
 
 LEARNERS = {"ppo-memory": {}, "ppo-rare": {"curriculum": "constant"},       # whose episodes a curriculum cuts
-            "ad": {"agent": "symbols-long", "agent_options": {"phase_rollouts": 2, "phase_episodes": 8,
+            "ad": {"preset": "symbols-long", "preset_options": {"phase_rollouts": 2, "phase_episodes": 8,
                                                               "phase_epochs": 1}}}
 
 
@@ -110,8 +110,8 @@ LEARNERS = {"ppo-memory": {}, "ppo-rare": {"curriculum": "constant"},       # wh
 @pytest.mark.skipif(DEVICE == "cpu", reason="is too slow without a GPU")
 def test_killed_with_the_largest_network(tmp_path, script):
     """Convolutions in bfloat16, recorded as graphs."""
-    whole = undisturbed(script, tmp_path / "whole", agent="paper")
-    kill(tmp_path / "run", script, whole, 4, agent="paper")
+    whole = undisturbed(script, tmp_path / "whole", preset="paper")
+    kill(tmp_path / "run", script, whole, 4, preset="paper")
 
 
 @pytest.mark.long

@@ -26,7 +26,7 @@ from envgen_nb.studio.compare import groups, run_table
 from envgen_nb.studio.conversation import conversation_html
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=1_024, final_steps=0, evaluation_runs=1, evaluation_episodes=2,
-             threads=1, agent_options={"num_envs": 8, "rollout_steps": 64})
+             threads=1, preset_options={"num_envs": 8, "rollout_steps": 64})
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ def test_the_rule_takes_those_from_which_most_can_be_learned(by_rule):
         assert least >= max(learnability(one) for one, _, taken in tried_out(run, cycle) if not taken)
         told, = [event for event in events if isinstance(event, TriedOut) and event.cycle == cycle]
         assert (told.worlds, told.steps) == (4, selected(run)[cycle]) == (4, sum(one["steps"] for one in measured))
-        assert spent_rollouts(run)[cycle] == pytest.approx(told.steps / run.settings.preset.batch, abs=1)
+        assert spent_rollouts(run)[cycle] == pytest.approx(told.steps / run.settings.agent_preset.batch, abs=1)
         assert origins(run, cycle) == ["designer", "designer"] and as_taken(run, cycle) == run.designs(cycle)
     assert "Number of environments to design: 4" in run.text("cycle-1", "prompt.md")
 
@@ -89,7 +89,7 @@ def test_the_numbers_are_those_of_episodes_that_were_played(by_rule):
     worlds = [design.world for design in as_designed(run, "cycle-1")]
     with closing(run.simulator.make_vec(worlds, num_envs=8, seed=random["seed"], obs="symbols", length=60, episodes=1,
                                         copy=False)) as venv:
-        player = RandomLearner(run.settings.preset, venv.single_observation_space, venv.single_action_space,
+        player = RandomLearner(run.settings.agent_preset, venv.single_observation_space, venv.single_action_space,
                                random["seed"])
         found = evaluate(player, venv, 1, random["seed"])
     assert random["returns"] == found.returns.reshape(2, 4).mean(0).tolist()

@@ -25,7 +25,7 @@ final_steps = 0
 evaluation_runs = 1
 evaluation_episodes = 2
 learner = "random"
-agent_options = {{num_envs = 8, rollout_steps = 16, minibatches = 2}}
+preset_options = {{num_envs = 8, rollout_steps = 16, minibatches = 2}}
 [arms.plain]
 designer = "none"
 [arms.rules]

@@ -66,7 +66,7 @@ def test_what_breaks_the_kit_is_named(game, said):
 def test_a_whole_run_of_it(tmp_path):
     settings = make_settings(
         simulator="orchard", num_cycles=2, num_worlds=2, cycle_steps=512, final_steps=256, evaluation_runs=2,
-        evaluation_episodes=4, threads=1, agent_options={"num_envs": 8, "rollout_steps": 16, "minibatches": 2})
+        evaluation_episodes=4, threads=1, preset_options={"num_envs": 8, "rollout_steps": 16, "minibatches": 2})
     run = create_run(settings, tmp_path / "run")
     events = list(run_cycles(run.path))
     assert isinstance(events[-1], Finished)

@@ -27,9 +27,9 @@ from envgen_nb.simulators.heist import game, vector
 from envgen_nb.simulators.heist.vector import OBJECTIVES
 from envgen_nb.simulators.heist.world import HardHeistWorld
 
-SMALL = dict(simulator="heist", agent="laptop", num_cycles=1, num_worlds=4, cycle_steps=4096, final_steps=2048,
+SMALL = dict(simulator="heist", preset="laptop", num_cycles=1, num_worlds=4, cycle_steps=4096, final_steps=2048,
              world_length=60, evaluation_runs=1, evaluation_episodes=4, threads=1, seed=3,
-             agent_options={"num_envs": 16, "rollout_steps": 64, "minibatches": 2, "gamma": 0.99, "hidden": [32, 32]})
+             preset_options={"num_envs": 16, "rollout_steps": 64, "minibatches": 2, "gamma": 0.99, "hidden": [32, 32]})
 
 
 @pytest.fixture(scope="module")
@@ -159,9 +159,9 @@ def test_a_damaged_state_in_the_checkpoint_is_told_and_nothing_is_lost(finished,
 
 
 def test_what_is_refused_before_anything_starts(tmp_path):
-    for wrong, why in (({"agent": "symbols"}, "sees symbols, which heist does not show"),
+    for wrong, why in (({"preset": "symbols"}, "sees symbols, which heist does not show"),
                        ({"vocabulary": "extended"}, "it has: default, hard"),
-                       ({"agent_options": {"gama": 0.9}}, "a preset has no gama"),
+                       ({"preset_options": {"gama": 0.9}}, "a preset has no gama"),
                        ({"num_worlds": 17}, "do not fit")):
         with pytest.raises(ValueError, match=why):
             make_settings(**SMALL | wrong)

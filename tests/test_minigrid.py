@@ -395,9 +395,9 @@ def test_without_the_package_nothing_breaks_but_playing(monkeypatch):
 def test_a_whole_run_of_it(tmp_path):
     settings = make_settings(
         simulator="minigrid", num_cycles=2, num_worlds=4, cycle_steps=512, final_steps=256, evaluation_runs=1,
-        evaluation_episodes=4, threads=1, agent_options={"num_envs": 8, "rollout_steps": 16, "minibatches": 2})
-    assert settings.agent == "symbols" and settings.world_length == 144
-    assert make_settings(simulator="minigrid").preset.algorithm.gamma == 0.99
+        evaluation_episodes=4, threads=1, preset_options={"num_envs": 8, "rollout_steps": 16, "minibatches": 2})
+    assert settings.preset == "symbols" and settings.world_length == 144
+    assert make_settings(simulator="minigrid").agent_preset.algorithm.gamma == 0.99
     events = list(run_cycles(create_run(settings, tmp_path / "run").path))
     run = RunFolder(tmp_path / "run")
     assert run.finished() and (run.path / "cycle-1" / "worlds.png").stat().st_size > 1_000
@@ -419,7 +419,7 @@ def test_an_agent_learns_to_open_a_door(seed):
     from envgen_nb.agent.train import train
 
     chosen, simulator = world(room_size=5, doors=[door(state="closed")]), get_simulator("minigrid")
-    preset = get_preset("symbols", **simulator.defaults["agent_options"])
+    preset = get_preset("symbols", **simulator.defaults["preset_options"])
     venv = simulator.make_vec([chosen], num_envs=preset.num_envs, seed=seed, obs="symbols", length=72)
     agent = PPO(preset, venv.single_observation_space, venv.single_action_space, seed=seed)
     rates = []

@@ -100,7 +100,7 @@ class Pupil(Learner):
         return {"reward": float(rollout.rewards.mean())}
 '''
 SMALL = dict(num_cycles=1, num_worlds=2, cycle_steps=512, final_steps=0, evaluation_runs=1, evaluation_episodes=4,
-             threads=1, agent_options={"num_envs": 8, "rollout_steps": 16, "minibatches": 2})
+             threads=1, preset_options={"num_envs": 8, "rollout_steps": 16, "minibatches": 2})
 OPTIONS = [text for name, value in SMALL.items() for text in ("-p", name, json.dumps(value))]
 
 
@@ -196,7 +196,7 @@ def test_a_class_is_named_by_where_it_is(site, tmp_path, command, monkeypatch, l
 def test_a_run_of_an_unknown_designer_is_read_and_not_imported(site, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setattr(designers, "written", set())
-    run = create_run(make_settings(**SMALL | {"agent_options": {}}), tmp_path / "run")
+    run = create_run(make_settings(**SMALL | {"preset_options": {}}), tmp_path / "run")
     info = json.loads((run.path / "run.json").read_text())
     info["settings"] |= {"designer": "orchard_kit:Gardener", "designer_options": {"purpose": "to be seen"}}
     (run.path / "run.json").write_text(json.dumps(info))

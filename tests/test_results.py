@@ -196,7 +196,7 @@ def test_curves(points, level):
 
 
 SMALL = dict(num_cycles=1, num_worlds=2, cycle_steps=4_096, final_steps=2_048, evaluation_runs=1, threads=1, seed=5,
-             evaluation_episodes=2, agent_options={"num_envs": 8, "rollout_steps": 128})
+             evaluation_episodes=2, preset_options={"num_envs": 8, "rollout_steps": 128})
 
 
 @pytest.fixture(scope="module")

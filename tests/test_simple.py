@@ -118,7 +118,7 @@ def test_a_whole_run_of_it(tmp_path):
     settings = make_settings(
         simulator="building", num_cycles=2, num_worlds=2, cycle_steps=4096, final_steps=2048, evaluation_runs=2,
         evaluation_episodes=8, threads=1, seed=1,
-        agent_options={"num_envs": 16, "rollout_steps": 32, "minibatches": 2})
+        preset_options={"num_envs": 16, "rollout_steps": 32, "minibatches": 2})
     events = list(run_cycles(create_run(settings, tmp_path / "run").path))
     run = RunFolder(tmp_path / "run")
     assert all("drawn at random" in purpose for purpose in run.purposes("cycle-1"))      # by `rules`: no `practice`

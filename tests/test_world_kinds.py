@@ -234,7 +234,7 @@ def test_settings_that_come_later_leave_files_and_runs_readable(tmp_path, monkey
     assert not wrong and [world.settings() for world in read] == [world.settings() for world in old]
     settings = make_settings(
         simulator="building", num_cycles=2, num_worlds=2, cycle_steps=256, final_steps=0, evaluation_runs=1,
-        evaluation_episodes=4, threads=1, agent_options={"num_envs": 8, "rollout_steps": 16, "minibatches": 2})
+        evaluation_episodes=4, threads=1, preset_options={"num_envs": 8, "rollout_steps": 16, "minibatches": 2})
     events = run_cycles(create_run(settings, tmp_path / "run").path)
     while not (tmp_path / "run" / "cycle-1" / "evaluation.json").exists():
         next(events)

@@ -71,7 +71,7 @@ def edit_worlds(
         _may_change(run, cycle)
         if run.text(cycle, RunFolder.REPLY) is None:
             raise EditError(f"{cycle} has no worlds yet: generate some first, then change them")
-        most = run.settings.preset.num_envs
+        most = run.settings.agent_preset.num_envs
         if not 1 <= len(designs) <= most:
             raise EditError(f"a cycle has 1 to {most} worlds, not {len(designs)}")
         edited = run.file(RunFolder.EDITED, cycle)

@@ -24,7 +24,7 @@ from ..cycle.folder import RunFolder, read_file
 from ..cycle.runs import runs_folder
 from .file import Experiment, ExperimentError, files_of, line_of, parse_experiment
 from ..game.files import check_folder, holder, local_path, parse_json, write_bytes, write_text
-from ..results import measure
+from ..results import measure, parse_summary
 
 # %% ../../nbs/7_experiment/02_folder.ipynb #4d11922c
 class ExperimentFolder:
@@ -49,7 +49,7 @@ class ExperimentFolder:
 
     def summary(self, arm: str, seed: int) -> dict[str, Any] | None:
         "What a finished run has come to, as `results.summary` has it; None: it is not finished."
-        return read_file(self.beside(arm, seed, self.SUMMARY), parse_json,
+        return read_file(self.beside(arm, seed, self.SUMMARY), parse_summary,
                          "Delete it: it is made again from the run, if that is still there.")
 
     def failure(self, arm: str, seed: int) -> dict[str, Any]:

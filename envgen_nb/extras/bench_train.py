@@ -171,7 +171,7 @@ def run_split(
         for record in run.metrics("cycle-1"):
             seconds.update(record["seconds"])
     order, total = ("simulate", "act", "learn", "log", "evaluate"), sum(seconds.values())
-    return {"preset": run.settings.agent, "steps_per_s": round(record["step"] / total),
+    return {"preset": run.settings.preset, "steps_per_s": round(record["step"] / total),
             "split": {kind: round(seconds[kind] / total, 3) for kind in order}}
 
 # %% ../../nbs/extras/07_bench_train.ipynb #e4296f0e

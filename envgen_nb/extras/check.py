@@ -239,7 +239,7 @@ def check_settings(
         return
     shown = ", ".join(f"{name} {value}" for name, value in settings.designer_options.items())
     yield Finding("Settings", "settings", "ok", f"{ini.absolute() if ini.exists() else 'no settings.ini'}: "
-                  f"agent {settings.agent} on {settings.device}, designer "
+                  f"preset {settings.preset} on {settings.device}, designer "
                   f"{settings.designer}{f' with {shown}' if shown else ''}")
     yield from check_designer(new_designer(settings), call)
 

@@ -1,0 +1,49 @@
+"""The settings are defined once, in `RunSettings`; other lists of them agree with it, and old names are still read."""
+import json
+from pathlib import Path
+
+import pytest
+
+from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.settings import RunSettings, SettingsError, load_settings, make_settings
+from envgen_nb.experiment.file import parse_experiment
+from envgen_nb.extras.batch import find_notebook, notebook_parameters, read_parameters
+
+EXPERIMENT = """
+name = "x"
+baseline = "a"
+seeds = [1]
+[settings]
+agent = "symbols"
+[arms.a]
+[arms.b]
+agent_options = {gamma = 0.9}
+"""
+
+
+def test_the_lab_notebook_has_every_setting():
+    """A parameter of the notebook is a setting of the same default, or None: as settings.ini or the game has it."""
+    parameters = notebook_parameters(find_notebook())
+    assert set(parameters) == {"folder", *RunSettings.model_fields}
+    for name, field in RunSettings.model_fields.items():
+        assert parameters[name] in (None, field.get_default(call_default_factory=True)), name
+
+
+def test_old_names_are_read(tmp_path, capsys):
+    old = {"agent": "symbols-long", "agent_options": {"gamma": 0.9}}
+    now = make_settings(preset="symbols-long", preset_options={"gamma": 0.9})
+    assert make_settings(**old) == now == RunSettings(**now.model_dump(exclude={"preset", "preset_options"}) | old)
+    assert load_settings(tmp_path / "none.ini", **old) == now
+    run = create_run(now, tmp_path / "run")
+    info = json.loads((run.path / "run.json").read_text())
+    info["settings"] = {{"preset": "agent", "preset_options": "agent_options"}.get(name, name): value
+                        for name, value in info["settings"].items()}
+    (run.path / "run.json").write_text(json.dumps(info))
+    assert RunFolder(run.path).settings == now and not capsys.readouterr().err
+    found = parse_experiment(EXPERIMENT, Path(), "x.toml")
+    assert found.settings_of("b", 1).agent_preset.algorithm.gamma == 0.9
+    assert "x.toml: the setting agent_options is now called preset_options" in capsys.readouterr().err
+    read = read_parameters(find_notebook(), [("agent", "symbols-long"), ("designer", "none")])
+    assert read["preset"] == "symbols-long" and "-p agent is now called -p preset" in capsys.readouterr().err
+    with pytest.raises(SettingsError, match="given twice"):
+        make_settings(agent="symbols", preset="symbols")
