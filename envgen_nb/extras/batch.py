@@ -31,7 +31,7 @@ from ..agent.networks import get_device
 from ..cycle.folder import RunFolder, check_free, placebo, resume_command
 from ..cycle.run import run_cycles
 from ..cycle.runs import load_agent, open_run
-from ..cycle.settings import RunSettings, SettingsError, check_designer, load_settings
+from ..cycle.settings import OLD_NAMES, RunSettings, SettingsError, check_designer, load_settings
 from ..game.files import FolderInUse, hold_folder, watch_place, write_bytes
 from ..agent.clips import animate, record
 from ..results.progress import watch
@@ -64,6 +64,9 @@ def read_parameters(
     known = notebook_parameters(notebook)
     values: dict[str, Any] = {}
     for name, text in given:
+        if name in OLD_NAMES:
+            print(f"-p {name} is now called -p {OLD_NAMES[name]}", file=sys.stderr)
+            name = OLD_NAMES[name]
         if name not in known:
             raise SettingsError(f"{Path(notebook).name} has no parameter {name!r}; it has: {', '.join(known)}")
         field = RunSettings.model_fields.get(name)

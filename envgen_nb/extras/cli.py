@@ -221,7 +221,7 @@ def _time_expected(folder: Any, runs: Sequence[tuple[str, int]], expected: Any, 
     seconds = expected.seconds
     if seconds is None:
         from envgen_nb.extras.bench_train import our_speed
-        preset = folder.experiment.settings_of(*runs[0]).preset
+        preset = folder.experiment.settings_of(*runs[0]).agent_preset
         seconds = expected.runs * START + 1.1 * expected.steps / our_speed(preset, 1.0)[0]
     return f"; about {roughly(seconds / min(place.jobs, expected.runs))}, {place.jobs} at the same time"
 

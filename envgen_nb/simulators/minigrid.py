@@ -555,7 +555,7 @@ class MiniGrid(SimpleSimulator):
                              "drop": "d", "toggle": " "})
     vocabularies = MappingProxyType({"default": MiniGridWorld})
     spaces = MappingProxyType({"symbols": SYMBOLS, "pixels": spaces.Box(0, 255, (56, 56, 3), np.uint8)})
-    defaults = MappingProxyType({"agent": "symbols", "agent_options": {"gamma": 0.99, "gae_lambda": 0.95},
+    defaults = MappingProxyType({"preset": "symbols", "preset_options": {"gamma": 0.99, "gae_lambda": 0.95},
                                  "num_worlds": 8, "mixture_ratio": 0.8, "world_length": 144})
 
     def check_installed(self) -> None:

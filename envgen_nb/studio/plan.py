@@ -18,7 +18,7 @@ from ..agent.learner import learners
 from ..agent.presets import PRESETS
 from ..curriculum import curricula
 from ..cycle.edit import EditError, change_settings, untouched
-from ..cycle.settings import FEEDBACK, RunSettings, changed_settings
+from ..cycle.settings import FEEDBACK, RunSettings, changed_settings, game_defaults
 from ..results import Expected, Pace, expected, pace_here
 from ..results.page import note
 from .elements import bind, button, column, listen, number_field, row
@@ -37,7 +37,7 @@ BUDGETS: dict[str, tuple[str, dict[str, Any]]] = {    # name → what it is, and
     "Half a minute": ("two short cycles, to see every station once", SHORT),
     "Two minutes": ("four cycles and a million steps after them: the paper's budget, which a small network does in "
                     "about two minutes on two idle cores", _BUDGET),
-    "The paper": ("the same budget with the paper's network: a GPU's work", _BUDGET | {"agent": "paper"}),
+    "The paper": ("the same budget with the paper's network: a GPU's work", _BUDGET | {"preset": "paper"}),
 }
 
 
@@ -47,13 +47,13 @@ FIELDS: dict[str, tuple[str, float]] = {    # a number of the panel → its name
     "evaluation_runs": ("Evaluations", 100), "evaluation_episodes": ("Episodes each", 10_000),
     "seed": ("Seed", 2**31 - 1),
 }
-NAMES = ("agent", "learner", "curriculum", "feedback")      # settings of the panel that are chosen by name
+NAMES = ("preset", "learner", "curriculum", "feedback")      # settings of the panel that are chosen by name
 
 
 def offered(name: str, simulator: str) -> tuple[str, ...]:
     "The names that can be chosen for a setting in a game."
     shown = get_simulator(simulator).observations
-    return {"agent": tuple(agent for agent, preset in PRESETS.items() if preset.obs in shown),
+    return {"preset": tuple(name for name, preset in PRESETS.items() if preset.obs in shown),
             "learner": learners.names(), "curriculum": curricula.names(), "feedback": FEEDBACK}[name]
 
 # %% ../../nbs/8_studio/05_plan.ipynb #8a000007
@@ -92,17 +92,17 @@ class RunPlan(HasTraits):
     def take(self, budget: str) -> None:
         "A preset, one of `BUDGETS`."
         values = dict(BUDGETS[budget][1])
-        if "agent" not in values:
-            values["agent"] = self._usual()
-        if values["agent"] not in offered("agent", self.editor.simulator):
-            raise EditError(f"the game {self.editor.simulator} cannot be seen by the agent {values['agent']!r}")
+        if "preset" not in values:
+            values["preset"] = self._usual()
+        if values["preset"] not in offered("preset", self.editor.simulator):
+            raise EditError(f"the game {self.editor.simulator} cannot be seen with the preset {values['agent']!r}")
         self.set(**values)
 
     def _usual(self) -> str:
         "The agent of a game that is made for a processor."
-        usual = get_simulator(self.editor.simulator).defaults.get("agent", RunSettings.model_fields["agent"].default)
-        now = self.values.get("agent", usual)
-        return usual if now == "paper" and usual in offered("agent", self.editor.simulator) else now
+        usual = game_defaults(self.editor.simulator).get("preset", RunSettings.model_fields["preset"].default)
+        now = self.values.get("preset", usual)
+        return usual if now == "paper" and usual in offered("preset", self.editor.simulator) else now
 
     def settings(self, like: RunSettings) -> RunSettings:
         "Those of a run with all else as in another one; `SettingsError` if that cannot be."
@@ -115,7 +115,7 @@ class RunPlan(HasTraits):
             return
         now = run.settings.model_copy(update={**self.values, "designer": self.editor.designer,
                                               "designer_options": self.editor.options})
-        key = f"{now.simulator} {now.learner} {now.agent} {now.agent_options} {now.device}"
+        key = f"{now.simulator} {now.learner} {now.preset} {now.preset_options} {now.device}"
         if key not in self.pace:
             self.pace[key] = pace_here(now)
         self.told = sentence(expected(now, self.pace[key], self.tokens()), self.pace[key])

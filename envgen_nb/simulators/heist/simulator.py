@@ -97,7 +97,7 @@ class Heist(Simulator):
     vocabularies = MappingProxyType({"default": HeistWorld, "hard": HardHeistWorld})
     observations = ("pixels",)
     autoreset_modes = AUTORESET_MODES
-    defaults = MappingProxyType({"agent": "laptop", "world_length": 500})    # the game's own episodes: 1,000 steps
+    defaults = MappingProxyType({"preset": "laptop", "world_length": 500})    # the game's own episodes: 1,000 steps
     conditions = CONDITIONS
     needs = MappingProxyType(NEEDS)
     requires = MappingProxyType(_REQUIRES)
