@@ -614,7 +614,7 @@ def __repr__(self: RunFolder) -> str:
 # %% ../../nbs/5_cycle/02_folder.ipynb #a51e07d2
 def _planned(run: RunFolder) -> dict[str, int]:
     "How many rollouts of training each cycle would have if all of its steps were training."
-    settings, preset = run.settings, run.settings.preset
+    settings, preset = run.settings, run.settings.agent_preset
     each = sum(num_rollouts(steps, preset) for steps in (settings.llm_steps, settings.original_steps) if steps)
     found = dict.fromkeys(run.cycles[1:1 + settings.num_cycles], each)
     return found | ({"final": num_rollouts(settings.final_steps, preset)} if settings.final_steps else {})
@@ -629,7 +629,7 @@ def spent_rollouts(run: RunFolder) -> dict[str, int]:
     """How many rollouts each cycle has less because of the steps that went into choosing worlds.
 
     Rounded over all cycles so far; a cycle keeps one rollout, and what is then still owed is of the next one."""
-    steps, batch, owed, found = selected(run), run.settings.preset.batch, 0, {}
+    steps, batch, owed, found = selected(run), run.settings.agent_preset.batch, 0, {}
     for cycle, planned in _planned(run).items():
         owed += steps.get(cycle, 0)
         found[cycle] = min((owed + batch // 2) // batch, planned - 1)

@@ -243,9 +243,10 @@ def worked(
 def new_learner(run: RunFolder, device: str = "cpu") -> Learner:
     "The learner of a run as it is before any training."
     settings = run.settings
-    with contextlib.closing(run.simulator.make_vec([run.original], num_envs=1, obs=settings.preset.obs)) as venv:
-        made = learners.find(settings.learner).for_game(run.simulator, settings.preset)
-        return made(settings.preset, venv.single_observation_space, venv.single_action_space, settings.seed, device)
+    preset = settings.agent_preset
+    with contextlib.closing(run.simulator.make_vec([run.original], num_envs=1, obs=preset.obs)) as venv:
+        made = learners.find(settings.learner).for_game(run.simulator, preset)
+        return made(preset, venv.single_observation_space, venv.single_action_space, settings.seed, device)
 
 
 def load_state(run: RunFolder, cycle: str, learner: Learner, state: dict[str, Any]) -> Learner:
@@ -260,7 +261,7 @@ def load_state(run: RunFolder, cycle: str, learner: Learner, state: dict[str, An
 
 def _open(run: RunFolder, *listeners: Callable[..., Any] | None) -> _Walk:
     "Everything that a run needs, as it was at its last checkpoint or at the very start."
-    settings, preset = run.settings, run.settings.preset
+    settings, preset = run.settings, run.settings.agent_preset
     designer = None if run.designed() else designer_of(run)
     if designer:
         check_consent(designer)

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import envgen_nb
-from ..cycle.settings import RunSettings, SettingsError, game_defaults, take_names, usable_settings
+from envgen_nb.cycle.settings import (
+    RunSettings, SettingsError, current_names, game_defaults, take_names, usable_settings,
+)
 from ..designer.base import designers
 from ..results import measure
 
@@ -166,8 +168,11 @@ def parse_experiment(
         raise ExperimentError(f"{name}: this is no TOML: {error}") from None
     problems = [*_wrong_shape(data, text)]
     if not problems:
+        where = (name or "the experiment") if check else ""
+        data["settings"] = current_names(data.get("settings", {}), where)
+        data["arms"] = {arm: current_names(given, where) for arm, given in data["arms"].items()}
         tuples = {key: tuple(data[key]) for key in ("measures", "seeds") if key in data}
-        experiment = Experiment(**{"question": "", "measures": MEASURES, "settings": {}} | data | tuples,
+        experiment = Experiment(**{"question": "", "measures": MEASURES} | data | tuples,
                                 text=text, folder=Path(folder))
         problems = [*_wrong_values(experiment)] or [*(_wrong_settings(experiment) if check else ())]
     if problems:

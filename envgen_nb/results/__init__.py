@@ -6,8 +6,8 @@
 __all__ = ['MIN_SEEDS', 'PERCENT', 'ANY', 'MONTH', 'MEASURES', 'PATTERNS', 'Estimate', 'known', 'mean', 'iqm', 'paired',
            'improvement', 'over_seeds', 'wilson_interval', 'area_under_curve', 'steps_to', 'scores',
            'training_episodes', 'training_score', 'Measured', 'over_episodes', 'measurements', 'Measurement',
-           'measured_rates', 'edges', 'binned_returns', 'Point', 'history', 'summary', 'latest_score', 'kept_summary',
-           'Pace', 'pace', 'pace_here', 'Expected', 'model_calls', 'expected', 'measure', 'limits_of']
+           'measured_rates', 'edges', 'binned_returns', 'Point', 'history', 'summary', 'latest_score', 'parse_summary',
+           'kept_summary', 'Pace', 'pace', 'pace_here', 'Expected', 'model_calls', 'expected', 'measure', 'limits_of']
 
 # %% ../../nbs/6_results/01_results.ipynb #2365645c
 import contextlib
@@ -34,7 +34,7 @@ from envgen_nb.cycle.folder import (
     PHASES, Recent, RunFolder, RunFolderError, counted_in, designer_names, in_phase, rollouts,
 )
 from ..cycle.runs import list_runs
-from ..cycle.settings import RunSettings
+from ..cycle.settings import RunSettings, current_names
 from ..designer.base import designers, options_of, read_option
 from ..game.files import machine, parse_json, user_folder, write_json
 
@@ -349,7 +349,7 @@ def measured_rates(run: RunFolder) -> tuple[Measurement, ...]:
     "All measurements of a run so far, in order."
     at, done, score, found = {"cycle-0": 0}, 0, scores(run), []
     for cycle, count in rollouts(run).items():
-        at[cycle] = done = done + count * run.settings.preset.batch
+        at[cycle] = done = done + count * run.settings.agent_preset.batch
     for cycle, one in run.evaluations().items():
         possible = np.ones_like(one.unlocked) if one.possible is None else one.possible
         rates = {name: _rate(int(k), int(of)) for name, k, of in
@@ -370,7 +370,7 @@ def edges(
     "Where the stretches of steps begin and end, for all runs alike: none is shorter than a rollout."
     last = max((record["step"] for run in runs for cycle in run.cycles for record in run.metrics(cycle)[-1:]),
                default=0)
-    return _stretches(last, max((run.settings.preset.batch for run in runs), default=1), stretches)
+    return _stretches(last, max((run.settings.agent_preset.batch for run in runs), default=1), stretches)
 
 
 def _binned(steps: np.ndarray, episodes: Episodes, edges: np.ndarray) -> list[np.ndarray]:
@@ -459,7 +459,7 @@ def summary(
     learning curve in at most 40 stretches, what it cost, and on what it was made."""
     records = _records(run)
     steps, episodes = _original(run, records)
-    marks = _stretches(records[-1]["step"] if records else 0, run.settings.preset.batch, 40)
+    marks = _stretches(records[-1]["step"] if records else 0, run.settings.agent_preset.batch, 40)
     binned, (score,) = _binned(steps, episodes, marks), _rounded([_score_of(run, episodes)])
     return {"simulator": run.settings.simulator, "settings": run.settings.model_dump(mode="json"),
             "designers": designer_names(run), "seed": run.settings.seed, "finished": run.finished(), **_measured(run),
@@ -502,6 +502,12 @@ def _summaries() -> Path | None:
     return None
 
 
+def parse_summary(data: bytes) -> dict[str, Any]:
+    "Read a `summary`, also one from before 0.3."
+    found = parse_json(data)
+    return found | {"settings": current_names(found["settings"])}
+
+
 def kept_summary(
     path: str | Path,                # of a run
     make: bool = True,               # whether to make it where it is not kept; else None
@@ -512,7 +518,7 @@ def kept_summary(
     name = hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
     stamp, file = _stamp(path), folder / f"{name}.json" if (folder := _summaries()) else None
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        kept = parse_json(file.read_bytes()) if file else {}
+        kept = parse_summary(file.read_bytes()) if file else {}
         if kept["stamp"] == stamp and kept["designers"]:        # one of before 0.3 names none
             return kept
     if not make:
@@ -544,11 +550,11 @@ def pace(run: RunFolder, last: int = 60) -> Pace | None:
     took = sum(sum(record["seconds"].values()) for record in records)
     measured = [event["seconds"] for event in run.events() if event["event"] == "Evaluated" and event["seconds"]]
     episodes = run.settings.evaluation_runs * run.settings.evaluation_episodes
-    return Pace(run.path.name, len(records) * run.settings.preset.batch / took,
+    return Pace(run.path.name, len(records) * run.settings.agent_preset.batch / took,
                 float(np.median(measured)) / episodes if measured else 0.0) if took else None
 
 
-_PACE = ("simulator", "learner", "agent", "agent_options", "device")
+_PACE = ("simulator", "learner", "preset", "preset_options", "device")
 
 
 def pace_here(

@@ -122,7 +122,7 @@ def command(
     "What to type to make the same run again."
     given = run.settings.model_dump()
     usual = {name: field.get_default(call_default_factory=True) for name, field in RunSettings.model_fields.items()}
-    always = {"designer", "agent", "seed", *game_defaults(run.settings.simulator)}
+    always = {"designer", "preset", "seed", *game_defaults(run.settings.simulator)}
     kept = load_templates(run.file(RunFolder.TEMPLATES))
     texts = [(one.first, one.update, one.no_feedback, one.worlds) for one in (kept, load_templates())]
     given["templates"] = "default" if texts[0] == texts[1] else str(run.file(RunFolder.TEMPLATES))
@@ -206,7 +206,7 @@ def _with_interval(now: Measured, before: Measured | None, unit: str) -> str:
 def result_html(run: RunFolder, found: dict[str, tuple[Measured, Measured]]) -> str:
     "Score and reward, who and what, and the command."
     settings, cycles = run.settings, list(found)
-    facts = [("Designer", designer_words(run)), ("Agent", f"{settings.agent}, learner {settings.learner}"),
+    facts = [("Designer", designer_words(run)), ("Agent", f"preset {settings.preset}, learner {settings.learner}"),
              ("Seed", str(settings.seed)),
              ("Designer is told", TOLD.get(settings.feedback, f"the rates of {settings.feedback}")),
              ("Begun", run.info["created"].replace("T", ", ")[:17]), ("Duration", spent(run)), ("Cost", cost(run)),
@@ -520,7 +520,7 @@ def measured_steps(run: RunFolder) -> dict[str, int]:
     "At which step of the run each cycle ends."
     done, found = 0, {"cycle-0": 0}
     for cycle, count in rollouts(run).items():
-        done = found[cycle] = done + count * run.settings.preset.batch
+        done = found[cycle] = done + count * run.settings.agent_preset.batch
     return found
 
 # %% ../../nbs/6_results/07_report.ipynb #22b79c50

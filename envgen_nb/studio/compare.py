@@ -140,7 +140,7 @@ def strip_html(run: RunFolder, width: int = 420, most: int = 10) -> str:
             f'{"".join(shown)}</div>{rest}')
 
 # %% ../../nbs/8_studio/07_compare.ipynb #5c25ae72
-_SAME = ("seed", "threads", "designer", "agent")      # have columns of their own, or decide nothing
+_SAME = ("seed", "threads", "designer", "preset")     # have columns of their own, or decide nothing
 
 
 def _differing(found: Iterable[Summary], most: int = 8) -> list[str]:
@@ -170,7 +170,7 @@ def _cells(path: Path, one: Summary, names: Sequence[str]) -> dict[str, tuple[An
     spent = sum(cost["seconds"].values())
     price = cost["price"] if cost["calls"] else None
     texts = {"run": full_name(path), "tags": ", ".join(_labels(path).tags), "designer": ", ".join(one["designers"]),
-             "agent": settings["agent"], "state": "finished" if one["finished"] else "not finished"}
+             "preset": settings["preset"], "state": "finished" if one["finished"] else "not finished"}
     shown = {name: (text, text) for name, text in texts.items()}
     made = path.joinpath(RunFolder.INFO).stat().st_mtime
     shown |= {name: (value if isinstance(value, int | float) else str(value), f"{value}"[:40]) for name, value in
@@ -203,9 +203,9 @@ def _whose(path: Path, folder: str) -> str:
     return ""
 
 # %% ../../nbs/8_studio/07_compare.ipynb #b9652fa0
-COLUMNS = {"run": "run", "tags": "tags", "designer": "designer", "agent": "agent", "seed": "seed", "score": "score, %",
-           "before": "before", "reward": "reward", "training": "score in training", "time": "time", "tokens": "tokens",
-           "price": "price", "state": "state", "made": "made"}
+COLUMNS = {"run": "run", "tags": "tags", "designer": "designer", "preset": "preset", "seed": "seed",
+           "score": "score, %", "before": "before", "reward": "reward", "training": "score in training", "time": "time",
+           "tokens": "tokens", "price": "price", "state": "state", "made": "made"}
 _NUMBERS = ("seed", "score", "before", "reward", "training", "time", "tokens", "price")
 
 
@@ -215,7 +215,7 @@ def run_table(
 ) -> tuple[list[list[str]], list[dict[str, Any]]]:
     "Columns [key, title, kind] and rows {id, name, archived, cells} for a `RunTable`."
     names = _differing(found.values())
-    head = ["run", *(["learner"] if folder else []), "tags", "designer", "agent", "seed", *names, *list(COLUMNS)[5:]]
+    head = ["run", *(["learner"] if folder else []), "tags", "designer", "preset", "seed", *names, *list(COLUMNS)[5:]]
     columns = [[name, COLUMNS.get(name, name.replace("_", " ")), "number" if name in _NUMBERS else "text"]
                for name in head]
     rows = [{"id": str(path), "name": full_name(path), "archived": _labels(path).archived,

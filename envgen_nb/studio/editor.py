@@ -24,7 +24,7 @@ from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 from ..cycle.edit import EditError, change_settings, change_templates, design_again
 from ..cycle.folder import RunFolder, design_context, origins
 from ..cycle.runs import runs_folder
-from ..cycle.settings import RunSettings, changed_settings, make_settings
+from ..cycle.settings import RunSettings, changed_settings, game_defaults, make_settings
 from envgen_nb.designer.prompt import (
     PLACEHOLDERS, VERSIONS, DesignContext, Templates, check_template, fill, later_template, load_templates,
     placeholders, prompt_values, save_templates,
@@ -365,9 +365,9 @@ def new_settings(editor: Editor, like: RunSettings | None = None) -> RunSettings
     if like is None:
         return make_settings(**mine)
     if editor.simulator != like.simulator:
-        theirs, ours = get_simulator(like.simulator).defaults, get_simulator(editor.simulator).defaults
-        usual = {name: RunSettings.model_fields[name].default for name in {"agent", *theirs, *ours}}
-        mine |= {"agent_options": {}} | usual | ours
+        theirs, ours = game_defaults(like.simulator), game_defaults(editor.simulator)
+        usual = {name: RunSettings.model_fields[name].default for name in {"preset", *theirs, *ours}}
+        mine |= {"preset_options": {}} | usual | ours
     return changed_settings(like, **mine)
 
 # %% ../../nbs/8_studio/03_editor.ipynb #048afd19
