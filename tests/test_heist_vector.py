@@ -4,8 +4,8 @@ import types
 
 import numpy as np
 import pytest
+from speed_sim import plain_heist
 
-from envgen_nb.extras.bench import plain_heist
 from envgen_nb.game import conformance
 from envgen_nb.simulators.heist.game import procgen_package
 from envgen_nb.simulators.heist.state import KEY, LOCK, read_state

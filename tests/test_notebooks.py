@@ -37,7 +37,7 @@ def run_notebook(path: Path, told: Path) -> None:
 LONG = {
         "agent.evaluate", "agent.fused", "agent.networks", "agent.on_policy", "agent.ppo", "agent.train",
         "cycle.edit", "cycle.run", "experiment.file", "experiment.folder", "experiment.run", "experiment.schedule",
-        "extras.batch", "extras.bench", "extras.bench_train", "extras.check", "extras.distillation", "extras.memory",
+        "extras.batch", "extras.check", "extras.distillation", "extras.memory",
         "extras.rare", "game.examples", "game.files", "game.sb3", "results.__init__", "results.charts",
         "results.report", "simulators.crafter.env",
         "simulators.crafter.fast.batch", "simulators.crafter.fast.dynamics", "simulators.crafter.fast.engine",
