@@ -7,18 +7,17 @@ __all__ = ['Game', 'SimpleVectorEnv', 'SimpleSimulator']
 
 # %% ../../nbs/1_game/07_simple.ipynb #bf707655
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, ClassVar
 
 import numpy as np
+from fastcore.basics import patch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from .vector import AUTORESET_MODES, GameVectorEnv, check_worlds
 from .simulator import Simulator
-from .vector import base_seeds, check_number, step_limits
+from .vector import AUTORESET_MODES, EpisodeVectorEnv, GameVectorEnv, check_worlds
 from .world import World
 
 # %% ../../nbs/1_game/07_simple.ipynb #c5d08154
@@ -41,7 +40,7 @@ class Game(ABC):
         self,
         action: int,            # index into the simulator's `actions`
     ) -> tuple[float, bool]:    # the reward, and whether the game is over
-        "Play one step; the step limit is somebody else's business."
+        "Play one step; the vector environment applies the step limit."
 
     @abstractmethod
     def observe(
@@ -54,58 +53,13 @@ class Game(ABC):
     def picture(self) -> np.ndarray:
         "The whole game as a person would look at it, (H, W, 3) uint8."
 
-# %% ../../nbs/1_game/07_simple.ipynb #42c333b0
-_ENDED = 2     # in a state, instead of 0 or 1 for `live`
-
-
-@dataclass
-class _Copy:
-    "A copy of the game in its place."
-    game: Game
-    base_seed: int
-    next_world: int                                    # index of the world of the next episode
-    world: int = 0                                     # and of the present one
-    episode: int = 0                                   # the number of the present one, from 1; 0: none has begun
-    played: int = 0                                    # episodes that have ended since the last reset
-    live: bool = False                                 # whether the present episode goes on
-    ended: bool = False                                # whether the next step begins the next episode
-    total: float = 0.0                                 # its rewards
-    actions: list[int] = field(default_factory=list)   # its actions
-
-    def begin(self, episode: int, worlds: Sequence[World]) -> None:
-        "Begin an episode, which follows from the base seed, its number and its world alone."
-        self.world, self.episode, self.total = self.next_world, episode, 0.0
-        self.live, self.ended = True, False
-        self.actions.clear()
-        self.game.reset(worlds[self.world], np.random.default_rng((self.base_seed, episode)))
-
-    def step(self, action: int) -> tuple[float, bool]:
-        "One step of the present episode."
-        reward, over = self.game.step(action)
-        self.actions.append(action)
-        self.total += reward
-        return reward, over
-
-    def save(self) -> list[int]:
-        "All that the present moment follows from, beside the world."
-        live = _ENDED if self.ended else int(self.live)
-        return [self.base_seed, self.episode, self.played, live, len(self.actions), *self.actions]
-
-    def restore(self, worlds: Sequence[World], world: int, next_world: int, base_seed: int, episode: int, played: int,
-                live: int, count: int, *actions: int) -> None:
-        "Come to that moment again."
-        self.base_seed, self.played, self.next_world = base_seed, played, world
-        self.begin(episode, worlds)
-        for action in actions:
-            self.step(action)
-        self.live, self.ended, self.next_world = live == 1, live == _ENDED, next_world
-
 # %% ../../nbs/1_game/07_simple.ipynb #e28376a8
 _FORMAT = 0x656C706D69730002      # the first number of each state: what it is, and the version of what follows
+_OVER, _LIVE, _ENDED = 0, 1, 2    # in a state: all episodes are played, one is being played, the next step begins one
 
 
-class SimpleVectorEnv(GameVectorEnv):
-    "Many copies of a `Game`, stepped one after the other, by the contract of `envgen_nb.game.world`."
+class SimpleVectorEnv(EpisodeVectorEnv):
+    "Many copies of a `Game`, stepped one after the other, by the contract of `envgen_nb.game.simulator`."
 
     def __init__(
         self,
@@ -114,184 +68,134 @@ class SimpleVectorEnv(GameVectorEnv):
         num_envs: int,
         seed: int | Sequence[int],
         obs: str,
-        lengths: Sequence[int],     # steps after which an episode is truncated, for each world
-        episodes: int | None,       # per sub-environment; None: no end
+        length: int | None | Sequence[int | None],
+        episodes: int | None,                                            # per sub-environment; None: no end
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,   # or NEXT_STEP
     ):
-        self.simulator, self.worlds, self.lengths = simulator, tuple(worlds), tuple(lengths)
-        self.obs, self.episodes = obs, episodes
+        if obs not in simulator.spaces:
+            raise ValueError(f"{simulator.name} shows {', '.join(simulator.observations)}, not {obs!r}")
+        self.simulator, self.obs, self.original = simulator, obs, simulator.original
+        self.objectives, self.usual_length = simulator.objectives, simulator.length
         self.set_spaces(num_envs, simulator.spaces[obs], len(simulator.actions))
         self.set_autoreset(autoreset_mode)
-        self.settings = [world or simulator.original for world in self.worlds]
-        self.copies = [_Copy(simulator.game(), base_seed, i % len(self.worlds))
-                       for i, base_seed in enumerate(base_seeds(seed, num_envs))]
+        self.set_episodes(worlds, seed, length, episodes)
+        self._make_games()
+
+    def _make_games(self) -> None:
+        "Make the copies; no episode has begun in them."
+        self.games = [self.simulator.game() for _ in range(self.num_envs)]
+        self._actions: list[list[int]] = [[] for _ in self.games]        # of the present episodes
 
     def __getstate__(self) -> dict[str, Any]:
-        "What a copy or a pickle takes along; of the games what led to where they are, and so they need not be copied."
-        return super().__getstate__() | {
-            "copies": [(copy.base_seed, copy.world, copy.next_world, copy.save()) for copy in self.copies]}
+        "What a copy or a pickle takes along: instead of the games the states that lead to where they are."
+        return super().__getstate__() | {"games": self.get_state() if self.ready else []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.copies = [_Copy(self.simulator.game(), base_seed, next_world)
-                       for base_seed, _, next_world, _ in state["copies"]]
-        for copy, (_, world, next_world, saved) in zip(self.copies, state["copies"], strict=True):
-            if self.ready:
-                copy.restore(self.settings, world, next_world, *saved)
+        self._make_games()
+        if state["games"]:
+            self.set_state(state["games"])
+
+    def _check_worlds(self, worlds: Sequence[World | None]) -> tuple[World | None, ...]:
+        return check_worlds(worlds, tuple(self.simulator.vocabularies.values()), self.simulator.name)
+
+    def _cut_of(self, world: World | None) -> tuple[int | None, str | None]:
+        return self.simulator.cut(world or self.original)
 
     @property
-    def finished(self) -> np.ndarray:
-        "Which sub-environments have played all their episodes, (N,) bool."
-        return np.array([copy.played == self.episodes for copy in self.copies])
+    def _unlocked(self) -> np.ndarray:
+        return np.array([[self.ready and name in game.achieved for name in self.objectives] for game in self.games])
 
     @property
-    def unlocked(self) -> np.ndarray:
-        "What each present episode has reached, (N, objectives) bool."
-        return self._objectives(lambda game: game.achieved)
+    def _possible(self) -> np.ndarray | None:
+        found = [game.possible for game in self.games]
+        if not self.ready or all(names is None for names in found):
+            return None
+        return np.array([[names is None or name in names for name in self.objectives] for names in found])
 
-    @property
-    def possible(self) -> np.ndarray:
-        "What each present episode has, (N, objectives) bool."
-        every = set(self.simulator.objectives)
-        return self._objectives(lambda game: every if game.possible is None else game.possible)
+    def _begin(self, which: np.ndarray) -> None:
+        "Begin episodes: each follows from its base seed, its number and its world alone."
+        for i in which:
+            self._actions[i] = []
+            random = np.random.default_rng((int(self._base[i]), int(self._episode[i])))
+            self.games[i].reset(self.worlds[self._world[i]] or self.original, random)
 
-    @property
-    def running(self) -> dict[str, np.ndarray]:
-        "The episodes that are being played, told as those that have ended are; length 0: none is."
-        results, live = self._results(), np.array([copy.live for copy in self.copies])
-        return results | {"length": results["length"] * live, "return": results["return"] * live}
+    def _play(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        "Step the copies whose episodes go on: rewards, terminated, truncated."
+        rewards, terminated, truncated = np.zeros(self.num_envs), *np.zeros((2, self.num_envs), bool)
+        for i in np.flatnonzero(live).tolist():
+            game, world, action = self.games[i], self._world[i], int(actions[i])
+            rewards[i], terminated[i] = game.step(action)
+            self._actions[i].append(action)
+            goal = self._goal[world]
+            truncated[i] = not terminated[i] and (len(self._actions[i]) >= self.lengths[world] or (
+                goal >= 0 and self.objectives[goal] in game.achieved))
+        return rewards, terminated, truncated
 
-    def reset(self, *, seed: int | Sequence[int] | None = None,
-              options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        "Begin the next episode in each sub-environment; with a seed, the first."
-        self.need_reset(options)
-        if seed is not None:
-            for copy, base_seed in zip(self.copies, base_seeds(seed, self.num_envs), strict=True):
-                copy.base_seed, copy.episode = base_seed, 0
-        self.ready = True
-        for copy in self.copies:
-            copy.played = 0
-            copy.begin(copy.episode + 1, self.settings)
-        return self._observe(), {}
-
-    @property
-    def assigned(self) -> np.ndarray:
-        "In which of `worlds` each sub-environment plays its next episode, (N,) int32."
-        return np.array([copy.next_world for copy in self.copies], np.int32)
-
-    def add_worlds(self, worlds: Sequence[World | None],
-                   length: int | None | Sequence[int | None] = None) -> range:
-        "More worlds that can be played from now on: their indices into `worlds`."
-        self.need()
-        self.simulator.check_worlds(worlds)
-        first, lengths = len(self.worlds), self.simulator.limits(worlds, length)
-        self.worlds, self.lengths = self.worlds + tuple(worlds), self.lengths + lengths
-        self.settings += [world or self.simulator.original for world in worlds]
-        return range(first, len(self.worlds))
-
-    def _assign(self, changes: dict[int, int], now: bool) -> Any:
-        "Note the next worlds; begin them, or not: the observations."
-        for i, world in changes.items():
-            self.copies[i].next_world = world
-            if now and self.copies[i].live:
-                self.copies[i].begin(self.copies[i].episode + 1, self.settings)
-        return self._observe() if self.ready else create_empty_array(self.single_observation_space, self.num_envs)
-
-    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        "One step in each sub-environment whose episode goes on."
-        rewards, over, late = np.zeros(self.num_envs), *np.zeros((2, self.num_envs), bool)
-        for i, action in enumerate(self.checked_actions(actions)):
-            copy = self.copies[i]
-            if copy.ended:
-                copy.begin(copy.episode + 1, self.settings)
-            elif copy.live:
-                rewards[i], over[i] = copy.step(int(action))
-                late[i] = self._is_cut(copy)
-        ended, infos = over | late, {}
-        if ended.any():
-            infos = {"results": self._results(), "_results": ended.copy()}
-            if not self.next_step:
-                infos |= {"final_obs": self._observe(), "_final_obs": ended}
-            for i in np.flatnonzero(ended):
-                self._next(self.copies[i])
-        return self._observe(), rewards, over, late & ~over, infos
-
-    def _is_cut(self, copy: _Copy) -> bool:
-        "Whether an episode has come to its step limit, or to the goal of its world."
-        _, goal = self.simulator.cut(self.settings[copy.world])
-        return len(copy.actions) >= self.lengths[copy.world] or goal in copy.game.achieved
+    def _observe(self) -> Any:
+        "What the agent sees in all sub-environments, in arrays of its own."
+        out = create_empty_array(self.single_observation_space, self.num_envs)
+        seen = [game.observe(self.obs) for game in self.games] if self.ready else []
+        return concatenate(self.single_observation_space, seen, out) if seen else out
 
     def conditions(self) -> np.ndarray:
         "Which of the simulator's `conditions` hold in each sub-environment, (N, C) bool."
         self.need("game to ask about")
-        return np.array([[name in copy.game.conditions for name in self.simulator.conditions]
-                         for copy in self.copies], bool)
+        return np.array([[name in game.conditions for name in self.simulator.conditions] for game in self.games], bool)
 
     def render(self) -> tuple[np.ndarray, ...]:
         "Each sub-environment's picture."
-        return tuple(copy.game.picture() for copy in self.copies)
+        return tuple(game.picture() for game in self.games)
 
-    def get_state(self) -> list[bytes]:
-        "One state per sub-environment."
-        self.need("episode to save")
-        return [np.array([_FORMAT, *self.known(copy.world), *self.known(copy.next_world), *copy.save()],
-                         np.int64).tobytes() for copy in self.copies]
+# %% ../../nbs/1_game/07_simple.ipynb #660bb777
+@patch
+def known(self: SimpleVectorEnv, index: int) -> tuple[int, int, int]:
+    "What a state says of a world, in numbers from 0."
+    index, fingerprint, length = GameVectorEnv.known(self, index)
+    return index, int.from_bytes(fingerprint, "little") >> 1, length
 
-    def _restore(self, found: list[list[int]]) -> Any:
-        "Go on from there: the observations."
-        for copy, numbers in zip(self.copies, found, strict=True):
-            copy.restore(self.settings, *numbers)
-        self.ready = True
-        return self._observe()
 
-    def _next(self, copy: _Copy) -> None:
-        "After an episode: the next one, now or in the next step, or none."
-        copy.played += 1
-        if copy.played == self.episodes:
-            copy.live = False
-        elif self.next_step:
-            copy.live, copy.ended = False, True
-        else:
-            copy.begin(copy.episode + 1, self.settings)
+@patch
+def get_state(self: SimpleVectorEnv) -> list[bytes]:
+    "One state per sub-environment."
+    self.need("episode to save")
+    phases = np.where(self._over, _OVER, np.where(self._ended, _ENDED, _LIVE))
+    return [np.array([_FORMAT, *self.known(self._world[i]), *self.known(self._next_world[i]), self._base[i],
+                      self._episode[i], self._played[i], phases[i], len(actions), *actions], np.int64).tobytes()
+            for i, actions in enumerate(self._actions)]
 
-    def known(self, index: int) -> tuple[int, int, int]:
-        "What a state says of a world, in numbers from 0."
-        index, fingerprint, length = super().known(index)
-        return index, int.from_bytes(fingerprint, "little") >> 1, length
 
-    def _read(self, i: int, state: bytes) -> list[int]:
-        "The numbers of a saved state, checked: the indices of its two worlds, and what a copy saves."
-        numbers = np.frombuffer(state, np.int64).tolist() if state and len(state) % 8 == 0 else []
-        if len(numbers) < 12 or numbers[0] != _FORMAT or min(numbers) < 0:
-            raise ValueError(f"this is no state of {self.simulator.name}")
-        for world in (numbers[1:4], numbers[4:7]):
-            self.check_known(*world)
-        _, episode, _, live, count, *actions = numbers[7:]
-        if live == _ENDED and not self.next_step:
-            raise ValueError(f"this is no state of {self.simulator.name} for SAME_STEP: its episode has ended, and "
-                             "only an environment with autoreset_mode NEXT_STEP can go on there")
-        if (episode < 1 or live > _ENDED or count != len(actions) or count > numbers[3]
-                or any(action >= self.single_action_space.n for action in actions)):
-            raise ValueError(f"this is no state of {self.simulator.name}")
-        return [numbers[1], numbers[4], *numbers[7:]]
+@patch
+def _read(self: SimpleVectorEnv, i: int, state: bytes) -> list[int]:
+    "The numbers of a saved state; `ValueError` if they make no sense here."
+    numbers = np.frombuffer(state, np.int64).tolist() if state and len(state) % 8 == 0 else []
+    if len(numbers) < 12 or numbers[0] != _FORMAT or min(numbers) < 0:
+        raise ValueError(f"this is no state of {self.simulator.name}")
+    for world in (numbers[1:4], numbers[4:7]):
+        self.check_known(*world)
+    _, episode, _, phase, count, *actions = numbers[7:]
+    if phase == _ENDED and not self.next_step:
+        raise ValueError(f"this is no state of {self.simulator.name} for SAME_STEP: its episode has ended, and "
+                         "only an environment with autoreset_mode NEXT_STEP can go on there")
+    if (episode < 1 or phase > _ENDED or count != len(actions) or count > numbers[3]
+            or any(action >= self.single_action_space.n for action in actions)):
+        raise ValueError(f"this is no state of {self.simulator.name}")
+    return numbers
 
-    def _observe(self) -> Any:
-        "What the agent sees in all sub-environments, in arrays of its own."
-        return concatenate(self.single_observation_space, [copy.game.observe(self.obs) for copy in self.copies],
-                           create_empty_array(self.single_observation_space, self.num_envs))
 
-    def _results(self) -> dict[str, np.ndarray]:
-        "The present episodes in numbers."
-        results = {"return": np.array([copy.total for copy in self.copies]),
-                "length": np.array([len(copy.actions) for copy in self.copies], np.int32),
-                "unlocked": self.unlocked, "world": np.array([copy.world for copy in self.copies], np.int32)}
-        return results | ({"possible": self.possible} if any(copy.game.possible is not None for copy in self.copies)
-                          else {})
-
-    def _objectives(self, of: Callable[[Game], set[str]]) -> np.ndarray:
-        "A set of objectives of each copy as (N, objectives) bool."
-        return np.array([[name in of(copy.game) for name in self.simulator.objectives] if copy.episode else
-                         [False] * len(self.simulator.objectives) for copy in self.copies])
+@patch
+def _restore(self: SimpleVectorEnv, found: list[list[int]]) -> Any:
+    "Begin the saved episodes anew and play their actions: the observations."
+    self._base = tuple(numbers[7] for numbers in found)
+    for i, (_, world, _, _, next_world, _, _, _, episode, played, phase, count, *actions) in enumerate(found):
+        self._world[i], self._next_world[i], self._episode[i], self._played[i] = world, next_world, episode, played
+        self._over[i], self._ended[i], self._steps[i], self._return[i] = phase == _OVER, phase == _ENDED, count, 0
+        self._begin([i])
+        for action in actions:
+            self._return[i] += self.games[i].step(action)[0]
+        self._actions[i] = actions
+    self.ready = True
+    return self._observe()
 
 # %% ../../nbs/1_game/07_simple.ipynb #5d065c18
 class SimpleSimulator(Simulator):
@@ -319,27 +223,12 @@ class SimpleSimulator(Simulator):
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,   # or NEXT_STEP
     ) -> SimpleVectorEnv:
         "Many copies of the game: `Simulator.make_vec`."
-        check_number("num_envs", num_envs, 1, optional=False)
-        check_number("episodes", episodes, 1)
-        self.check_worlds(worlds)
-        lengths = self.limits(worlds, length)
-        obs = obs or self.observations[0]
-        if obs not in self.spaces:
-            raise ValueError(f"{self.name} shows {', '.join(self.observations)}, not {obs!r}")
-        return SimpleVectorEnv(self, worlds, num_envs, seed, obs, lengths, episodes, autoreset_mode)
+        return SimpleVectorEnv(self, worlds, num_envs, seed, obs or self.observations[0], length, episodes,
+                               autoreset_mode)
 
     def cut(self, world: World) -> tuple[int | None, str | None]:
         "After how many steps, and at which objective, a world says that its episodes are cut; None: not said."
         return None, None
-
-    def limits(self, worlds: Sequence[World | None], length: int | None | Sequence[int | None]) -> tuple[int, ...]:
-        "The step limit of each world: its own, or the one that is asked for, or the game's."
-        limits = step_limits(length, len(worlds), self.length)
-        return tuple(self.cut(world or self.original)[0] or limit for world, limit in zip(worlds, limits, strict=True))
-
-    def check_worlds(self, worlds: Sequence[World | None]) -> None:
-        "`ValueError` or `TypeError` if these are no worlds of this game."
-        check_worlds(worlds, tuple(self.vocabularies.values()), self.name)
 
     @property
     def original(self) -> World:

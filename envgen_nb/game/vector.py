@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['AUTORESET_MODES', 'base_seeds', 'check_number', 'step_limits', 'check_changes', 'world_fingerprint', 'hand_out',
-           'check_worlds', 'GameVectorEnv']
+           'check_worlds', 'GameVectorEnv', 'EpisodeVectorEnv']
 
 # %% ../../nbs/1_game/06_vector.ipynb #97ade28e
 import hashlib
@@ -14,6 +14,7 @@ from types import NoneType
 from typing import Any, ClassVar
 
 import numpy as np
+from fastcore.basics import patch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -157,7 +158,8 @@ class GameVectorEnv(VectorEnv):
             raise ValueError(f"a {type(self).__name__} keeps no memory, and the saved state has one")
 
     def set_spaces(self, num_envs: int, observation_space: spaces.Space, actions: int) -> None:
-        "What one sub-environment shows and takes, and all together."
+        "Set what one sub-environment shows and takes, and all together."
+        check_number("num_envs", num_envs, 1, optional=False)
         self.num_envs, self.single_observation_space = int(num_envs), observation_space
         self.single_action_space = spaces.Discrete(actions)
         self.observation_space = batch_space(observation_space, self.num_envs)
@@ -244,3 +246,162 @@ class GameVectorEnv(VectorEnv):
         for what, has, wants in zip(("world", "step limit"), (fingerprint, length), here, strict=True):
             if has != wants:
                 raise ValueError(f"it was saved in an environment with another {what}")
+
+# %% ../../nbs/1_game/06_vector.ipynb #99b1e93f
+class EpisodeVectorEnv(GameVectorEnv):
+    """A vector environment that keeps account of its episodes; a game's class adds `objectives`, `usual_length`,
+    `_unlocked`, `_check_worlds`, `_begin`, `_play`, `_observe`, and what a state is (see `GameVectorEnv`)."""
+    objectives: tuple[str, ...]
+    usual_length: int                      # steps after which an episode of the original game is truncated
+    longest: int | None = None             # the largest step limit that may be set
+    _unlocked: np.ndarray                  # (N, objectives) bool, what each present episode has reached
+    _possible: np.ndarray | None = None    # (N, objectives) bool, what each present episode has; None: everything
+
+    def set_episodes(
+        self,
+        worlds: Sequence[World | None],
+        seed: int | Sequence[int],
+        length: int | None | Sequence[int | None],   # step limit, for all or each world; None: the game's own
+        episodes: int | None,                        # per sub-environment; None: no end
+    ) -> None:
+        "Prepare for the first episodes, after `set_spaces`; `ValueError` or `TypeError` for what makes no sense."
+        check_number("episodes", episodes, 1)
+        n, self.episodes = self.num_envs, episodes
+        self.worlds, self.lengths, self._goal = (), (), np.zeros(0, np.int64)
+        self.add_worlds(worlds, length)
+        self._world = np.arange(n, dtype=np.int32) % len(self.worlds)        # of the present episode
+        self._next_world = self._world.copy()                                # and of the next one
+        self._episode, self._played = np.zeros((2, n), np.int64)             # its number from 1; those since the reset
+        self._steps, self._return = np.zeros(n, np.int32), np.zeros(n)
+        self._over, self._ended = np.zeros((2, n), bool)                     # no more; the next step begins the next
+        self._seed(seed)
+
+    def add_worlds(self, worlds: Sequence[World | None], length: int | None | Sequence[int | None] = None) -> range:
+        "Add worlds that can be played from now on: their indices into `worlds`. What is being played does not change."
+        self.need()
+        worlds, first = self._check_worlds(worlds), len(self.worlds)
+        limits = step_limits(length, len(worlds), self.usual_length, self.longest)
+        cuts = [self._cut_of(world) for world in worlds]
+        self.worlds += worlds
+        self.lengths += tuple(own or limit for (own, _), limit in zip(cuts, limits, strict=True))
+        goals = [self.objectives.index(goal) if goal else -1 for _, goal in cuts]
+        self._goal = np.append(self._goal, np.array(goals, np.int64))        # (worlds,) objective, -1: none
+        return range(first, len(self.worlds))
+
+    def _cut_of(self, world: World | None) -> tuple[int | None, str | None]:
+        "Return after how many steps, and at which objective, a world cuts its episodes; None: it does not say."
+        return None, None
+
+    def _seed(self, seed: int | Sequence[int]) -> None:
+        "Take base seeds; the next episodes are the first."
+        self._base, self._episode[:] = base_seeds(seed, self.num_envs), 0
+
+    def reset(self, *, seed: int | Sequence[int] | None = None,
+              options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        "Begin the next episode everywhere; with a seed (or a base seed for each), the first of that seed."
+        self.need_reset(options)
+        if seed is not None:
+            self._seed(seed)
+        elif self.ready:
+            self._drop(np.flatnonzero(~(self._over | self._ended)))
+        self._over[:], self._played[:] = False, 0
+        self._start(np.arange(self.num_envs))
+        self.ready = True
+        return self._observe(), self._infos()
+
+    def step(self, actions: Sequence[int] | np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict]:
+        "Step every sub-environment: observations, rewards, terminated, truncated, infos."
+        actions, waiting = self.checked_actions(actions), np.flatnonzero(self._ended)
+        live = ~(self._over | self._ended)
+        rewards, terminated, truncated = self._play(actions, live)
+        self._steps += live
+        self._return += rewards
+        ended, infos = terminated | truncated, self._infos()
+        if ended.any():
+            infos |= {"results": self._results(), "_results": ended}
+            if not self.next_step:
+                infos |= {"final_obs": self._final(), "_final_obs": ended.copy()}
+            self._played += ended
+            self._over |= ended & (self._played == (self.episodes or -1))
+            self._ended |= ended & ~self._over & self.next_step
+            self._start(np.flatnonzero(ended & ~(self._over | self._ended)))
+        if len(waiting):
+            self._start(waiting)
+        return self._observe(), rewards, terminated, truncated, infos
+
+# %% ../../nbs/1_game/06_vector.ipynb #de471c75
+@patch
+def _start(self: EpisodeVectorEnv, which: np.ndarray) -> None:
+    "Begin the next episode of the sub-environments of these indices."
+    self._episode[which] += 1
+    self._world[which] = self._next_world[which]
+    self._steps[which], self._return[which], self._ended[which] = 0, 0, False
+    self._begin(which)
+
+
+@patch
+def _drop(self: EpisodeVectorEnv, which: np.ndarray) -> None:
+    "Called before the running episodes of these sub-environments are given up; most games need not know."
+
+
+@patch
+def _infos(self: EpisodeVectorEnv) -> dict[str, Any]:
+    "What `reset` and each step say of the present episodes beside the results."
+    return {}
+
+
+@patch
+def _final(self: EpisodeVectorEnv) -> Any:
+    "The last observations of the episodes that end in this step."
+    return self._observe()
+
+
+@patch
+def _results(self: EpisodeVectorEnv) -> dict[str, np.ndarray]:
+    "The present episodes in numbers."
+    found = {"return": self._return.copy(), "length": self._steps.copy(), "unlocked": self.unlocked,
+             "world": self._world.copy()}
+    return found if self._possible is None else found | {"possible": self.possible}
+
+
+@patch
+def _assign(self: EpisodeVectorEnv, changes: dict[int, int], now: bool) -> Any:
+    "Note the next worlds and, with `now`, begin them: the observations."
+    self._next_world[list(changes)] = list(changes.values())
+    dropped = np.array([i for i in changes if now and not (self._over[i] or self._ended[i])], np.int64)
+    if len(dropped):
+        self._drop(dropped)
+        self._start(dropped)
+    return self._observe()
+
+
+@patch(as_prop=True)
+def running(self: EpisodeVectorEnv) -> dict[str, np.ndarray]:
+    "The episodes that are being played, in the arrays of `results`; where the length is 0, there is none."
+    self.need("episode")
+    results, live = self._results(), ~(self._over | self._ended)
+    return results | {"length": results["length"] * live, "return": results["return"] * live}
+
+
+@patch(as_prop=True)
+def finished(self: EpisodeVectorEnv) -> np.ndarray:
+    "True where all episodes of a sub-environment are played, (N,) bool."
+    return self._over.copy()
+
+
+@patch(as_prop=True)
+def assigned(self: EpisodeVectorEnv) -> np.ndarray:
+    "The index into `worlds` of each sub-environment's next episode, (N,) int32."
+    return self._next_world.copy()
+
+
+@patch(as_prop=True)
+def unlocked(self: EpisodeVectorEnv) -> np.ndarray:
+    "What each present episode has reached, (N, objectives) bool."
+    return self._unlocked.copy()
+
+
+@patch(as_prop=True)
+def possible(self: EpisodeVectorEnv) -> np.ndarray | None:
+    "The objectives that each present episode has, (N, objectives) bool; None: all."
+    return None if self._possible is None else self._possible.copy()

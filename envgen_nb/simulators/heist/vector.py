@@ -35,8 +35,7 @@ from envgen_nb.simulators.heist.state import (
     write_state,
 )
 from .world import OBJECTIVES, HardHeistWorld, HeistWorld
-from ...game.vector import GameVectorEnv, check_worlds
-from ...game.vector import base_seeds, check_number, hand_out, step_limits
+from ...game.vector import EpisodeVectorEnv, GameVectorEnv, base_seeds, check_number, check_worlds
 
 # %% ../../../nbs/9_simulators/heist/05_vector.ipynb #f0ad892f
 BACKGROUNDS = 9                                  # pictures for the floor
@@ -131,41 +130,12 @@ def _to_do(state: HeistState) -> np.ndarray:
 # %% ../../../nbs/9_simulators/heist/05_vector.ipynb #6ef8515a
 LENGTH = 1000                                            # steps after which Procgen ends an episode by itself
 _INT = 2 ** 31 - 1                                       # the largest number that Procgen takes
-
-
 DIMENSIONS = {"easy": 9, "hard": 13}                     # tiles of a side of the screen
 
 
-def _check_worlds(worlds: Any, mode: str | None) -> tuple[tuple[HeistWorld | None, ...], str]:
-    "The worlds as a tuple, and the mode; `TypeError` or `ValueError` if they are none."
-    worlds = check_worlds(worlds, [HeistWorld], "heist")
-    mode = mode or ("hard" if any(isinstance(world, HardHeistWorld) for world in worlds) else "easy")
-    for world in filter(None, worlds):
-        check_size(world, DIMENSIONS[mode])
-    return worlds, mode
-
-
 def _is_ordinary(world: HeistWorld | None) -> bool:
-    "Whether a world's levels are those of the ordinary game, which Procgen makes; they may be cut earlier."
+    "True if a world's levels are those of the ordinary game, which Procgen makes; they may be cut earlier."
     return world is None or not set(world.settings()) - {"length", "goal"}
-
-
-def _limits(worlds: Sequence[HeistWorld | None], length: Any) -> tuple[int, ...]:
-    "The step limit of each world: its own, or that of the environment; `ValueError` if that is none."
-    limits = step_limits(length, len(worlds), LENGTH, _INT)
-    return tuple(world.length or limit if world else limit for world, limit in zip(worlds, limits, strict=True))
-
-
-def _goals(worlds: Sequence[HeistWorld | None]) -> np.ndarray:
-    "Which objective cuts the episodes of each world, (worlds,) int64; -1: none."
-    return np.array([OBJECTIVES.index(world.goal) if world and world.goal else -1 for world in worlds], np.int64)
-
-
-def _seeds(seed: Any, num_envs: int) -> tuple[int, ...]:
-    "The base seed of each sub-environment; `ValueError` if these are none that Procgen takes."
-    for one in list(seed) if isinstance(seed, Sequence | np.ndarray) else [seed]:
-        check_number("a seed", one, 0, _INT, optional=False)
-    return base_seeds(seed, num_envs)
 
 # %% ../../../nbs/9_simulators/heist/05_vector.ipynb #62902e8c
 class OrdinaryLevels:
@@ -205,9 +175,10 @@ def _beginning(seed: int, mode: str) -> bytes:
         return games.get_state(0)
 
 # %% ../../../nbs/9_simulators/heist/05_vector.ipynb #f553f5b0
-class HeistVectorEnv(GameVectorEnv):
-    "Many games of Heist, stepped together; the contract is in `envgen_nb.game.world`."
+class HeistVectorEnv(EpisodeVectorEnv):
+    "Many games of Heist, stepped together; the contract is in `envgen_nb.game.simulator`."
     metadata: ClassVar[dict[str, Any]] = GameVectorEnv.metadata | {"render_fps": 15}
+    objectives, usual_length, longest = OBJECTIVES, LENGTH, _INT
     _games, _ordinary = None, None
 
     def __init__(
@@ -223,45 +194,44 @@ class HeistVectorEnv(GameVectorEnv):
         mode: str | None = None,                         # "easy", "hard"; None: hard if there is a HardHeistWorld
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,   # or NEXT_STEP
     ):
-        check_number("num_envs", num_envs, 1, _INT, optional=False)
-        check_number("episodes", episodes, 1, _INT)
         check_number("num_threads", num_threads, 1, 64)
         if mode not in (None, *DIMENSIONS) or obs != "pixels":
             raise ValueError(f"mode is one of {', '.join(DIMENSIONS)} and obs is pixels, not {mode!r} and {obs!r}")
         self.set_spaces(num_envs, spaces.Box(0, 255, (64, 64, 3), np.uint8), 15)
         self.set_autoreset(autoreset_mode)
-        self.episodes, self.copy = episodes, bool(copy)
-        (self.worlds, self.mode), self._threads = _check_worlds(worlds, mode), int(num_threads or 1)
-        self.lengths, self._goal = _limits(self.worlds, length), _goals(self.worlds)
-        self._world = np.arange(self.num_envs, dtype=np.int32) % len(self.worlds)      # of the present episode
-        self._next_world = self._world.copy()
-        self._ordinary_worlds = [_is_ordinary(world) for world in self.worlds]
-        self._open(seed)
+        self.copy, self._threads = bool(copy), int(num_threads or 1)
+        hard = any(isinstance(world, HardHeistWorld) for world in worlds)
+        self.mode = mode or ("hard" if hard else "easy")
+        self.set_episodes(worlds, seed, length, episodes)
 
-    def _open(self, seed: int | Sequence[int]) -> None:
-        "New games, each at its very beginning."
-        self._base = _seeds(seed, self.num_envs)
-        if self._games is not None:
-            self._games.close()
+    def _check_worlds(self, worlds: Any) -> tuple[HeistWorld | None, ...]:
+        worlds = check_worlds(worlds, [HeistWorld], "heist")
+        for world in filter(None, worlds):
+            check_size(world, DIMENSIONS[self.mode])
+        return worlds
+
+    def _cut_of(self, world: HeistWorld | None) -> tuple[int | None, str | None]:
+        return (world.length, world.goal) if world else (None, None)
+
+    def _seed(self, seed: int | Sequence[int]) -> None:
+        "Open new games, each at its very beginning; `ValueError` for seeds that Procgen does not take."
         single = not isinstance(seed, Sequence | np.ndarray)
+        for one in [seed] if single else seed:
+            check_number("a seed", one, 0, _INT, optional=False)
+        super()._seed(seed)
+        self.close_extras()
         self._games = Games(self.num_envs, int(seed) if single else 0, self.mode, self._threads)
-        self._last = np.empty_like(self._games.pictures)         # as they were before the last step
         states = [self._games.get_state(i) if single else _beginning(self._base[i], self.mode)
                   for i in range(self.num_envs)]
         self._first = [read_state(data) for data in states]
         if not single:
             for i, state in enumerate(states):
                 self._games.set_state(i, state)
-        if self._ordinary is not None:
-            self._ordinary.close()
         self._ordinary = OrdinaryLevels(self._first, self.mode)
-        n, goals = self.num_envs, len(OBJECTIVES)
-        self._episode, self._steps, self._return = np.zeros(n, np.int64), np.zeros(n, np.int32), np.zeros(n)
-        self._possible, self._unlocked = np.zeros((n, goals), bool), np.zeros((n, goals), bool)
-        self._left, self._over = np.zeros((n, goals), bool), np.zeros(n, bool)
-        self._ended = np.zeros(n, bool)                          # whose next step begins the next episode
-        self._spots, self._played_since = np.zeros((n, 6, 24), np.int64), np.zeros(n, np.int64)
-        self._untouched, self._native = True, np.ones(n, bool)   # native: the next level will be the ordinary one
+        self._last = np.empty_like(self._games.pictures)         # as they were before the last step
+        self._possible, self._unlocked, self._left = np.zeros((3, self.num_envs, len(OBJECTIVES)), bool)
+        self._spots = np.zeros((self.num_envs, 6, 24), np.int64)
+        self._native = np.ones(self.num_envs, bool)              # True: the next level will be the ordinary one
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -271,21 +241,6 @@ class HeistVectorEnv(GameVectorEnv):
         "Close the games, if they were made."
         for games in filter(None, (self._games, self._ordinary)):
             games.close()
-
-    @property
-    def finished(self) -> np.ndarray:
-        "Which sub-environments have played all their episodes, (N,) bool."
-        return self._over.copy()
-
-    @property
-    def unlocked(self) -> np.ndarray:
-        "What has been reached in each sub-environment's episode so far, (N, 7) bool."
-        return self._unlocked.copy()
-
-    @property
-    def possible(self) -> np.ndarray:
-        "What each sub-environment's present episode has, (N, 7) bool."
-        return self._possible.copy()
 
 # %% ../../../nbs/9_simulators/heist/05_vector.ipynb #addfc31d
 @patch
@@ -325,8 +280,8 @@ def _follow(self: HeistVectorEnv, going: np.ndarray) -> None:
 
 
 @patch
-def _cut(self: HeistVectorEnv, going: np.ndarray) -> np.ndarray:
-    "Which games that go on have reached the goal of their world, (N,) bool: we do not go on with their levels."
+def _reached_goal(self: HeistVectorEnv, going: np.ndarray) -> np.ndarray:
+    "True where a game that goes on has reached the goal of its world, (N,) bool: its level is not played on."
     goal = self._goal[self._world]
     reached = going & (goal >= 0) & self._unlocked[np.arange(self.num_envs), goal]
     if reached.any():
@@ -339,27 +294,6 @@ def _cut(self: HeistVectorEnv, going: np.ndarray) -> np.ndarray:
 def _infos(self: HeistVectorEnv) -> dict[str, Any]:
     "Which objectives the current episode has, in their order."
     return {"possible": self._possible.copy(), "_possible": np.ones(self.num_envs, bool)}
-
-
-@patch
-def _told(self: HeistVectorEnv) -> dict[str, np.ndarray]:
-    "How all episodes stand."
-    return {"return": self._return.copy(), "length": self._steps.astype(np.int32),
-            "unlocked": self._unlocked.copy(), "world": self._world.copy(), "possible": self._possible.copy()}
-
-
-@patch(as_prop=True)
-def running(self: HeistVectorEnv) -> dict[str, np.ndarray]:
-    "The episodes that are being played, told as those that ended are; where the length is 0, none is."
-    self.need("episode")
-    return self._told() | {"length": np.where(self._over | self._ended, 0, self._steps).astype(np.int32)}
-
-
-@patch
-def _report(self: HeistVectorEnv, ended: np.ndarray) -> dict[str, Any]:
-    "What is told of episodes that ended."
-    told = {"results": self._told(), "_results": ended}
-    return told if self.next_step else told | {"final_obs": self._last, "_final_obs": ended}
 
 # %% ../../../nbs/9_simulators/heist/05_vector.ipynb #34c00002
 CONDITIONS = tuple(text.format(i) for text in ("key {} in the bag", "lock {} not in the way") for i in (1, 2, 3))
@@ -380,20 +314,20 @@ def conditions(self: HeistVectorEnv) -> np.ndarray:
 
 # %% ../../../nbs/9_simulators/heist/05_vector.ipynb #f8721a5f
 @patch
-def _begin(self: HeistVectorEnv, i: int) -> None:
-    "The next episode of one game, which may have put a level of its own on the screen already."
-    self._episode[i] += 1
-    self._world[i] = self._next_world[i]
-    index, number = self._world[i], int(self._episode[i])
-    length, ordinary = self.lengths[index], self._ordinary_worlds[index]
-    state = self._ordinary_level(i, number) if ordinary else self._own_level(i, number, self.worlds[index])
-    if state.progress["timeout"] != length or not (ordinary and self._native[i]):
-        state.progress["timeout"] = length
-        self._games.set_state(i, write_state(state))
-    self._native[i], self._ended[i] = ordinary, False
-    self._steps[i], self._return[i], self._unlocked[i] = 0, 0, False
-    self._spots[i], self._left[i] = _spots(state) + i * _PICTURE, _to_do(state)
-    self._possible[i] = self._left[i]
+def _begin(self: HeistVectorEnv, which: np.ndarray) -> None:
+    "Begin episodes; a game may have put a level of its own on the screen already."
+    self._native[self._over | self._ended] = False      # the game goes on by itself, and its levels with it
+    for i in which:
+        world, number, length = self.worlds[self._world[i]], int(self._episode[i]), self.lengths[self._world[i]]
+        ordinary = _is_ordinary(world)
+        state = self._ordinary_level(i, number) if ordinary else self._own_level(i, number, world)
+        if state.progress["timeout"] != length or not (ordinary and self._native[i]):
+            state.progress["timeout"] = length
+            self._games.set_state(i, write_state(state))
+        self._native[i], self._unlocked[i] = ordinary, False
+        self._spots[i], self._left[i] = _spots(state) + i * _PICTURE, _to_do(state)
+        self._possible[i] = self._left[i]
+    self._look()
 
 
 @patch
@@ -412,17 +346,12 @@ def _own_level(self: HeistVectorEnv, i: int, number: int, world: HeistWorld) -> 
 
 
 @patch
-def _next(self: HeistVectorEnv, ended: np.ndarray) -> None:
-    "Begin the next episodes, now or in the next step, or stand still."
-    self._played_since[ended] += 1
-    self._over |= ended & (self._played_since == (self.episodes or -1))
-    self._native[self._over] = False               # the game goes on by itself, and its levels with it
-    if self.next_step:
-        self._ended |= ended & ~self._over
-        self._native[self._ended] = False          # neither can it stay where it is
-    for i in np.flatnonzero(ended & ~(self._over | self._ended)):
-        self._begin(i)
-    self._look()
+def _drop(self: HeistVectorEnv, which: np.ndarray) -> None:
+    "Give up running episodes: Procgen can do so for all games at once only."
+    if len(which) == self.num_envs:
+        self._games.act(np.full(self.num_envs, -1, np.int32))
+    else:
+        self._native[which] = False                     # the game is in the middle of a level
 
 # %% ../../../nbs/9_simulators/heist/05_vector.ipynb #9291a3b1
 def draw_state(data: bytes, mode: str) -> np.ndarray:
@@ -478,7 +407,7 @@ def _pack(self: HeistVectorEnv, i: int, held: bool) -> bytes:
     "What is kept of a sub-environment beside the game itself."
     goals = np.concatenate([self._possible[i], self._unlocked[i], self._left[i]]).tobytes()
     random, mark = self._ordinary.state[i].level_random, _MARK_HELD if held else _MARK
-    return _HEAD.pack(mark, self._base[i], self._episode[i], self._played_since[i], self._steps[i], self._return[i],
+    return _HEAD.pack(mark, self._base[i], self._episode[i], self._played[i], self._steps[i], self._return[i],
                       self._over[i], goals, *self.known(self._world[i]),
                       *self.known(self._next_world[i]), self._ordinary.number[i], len(random)) + random + (
                           self._last[i].tobytes() if held else b"")
@@ -489,19 +418,19 @@ def _restore(self: HeistVectorEnv, found: Sequence[tuple[Saved, bytes, bytes, He
     "Go on from saved sub-environments: the observations."
     base = list(self._base)
     for i, (saved, random, picture, state, game) in enumerate(found):
-        (_, base[i], self._episode[i], self._played_since[i], self._steps[i], self._return[i], self._over[i],
+        (_, base[i], self._episode[i], self._played[i], self._steps[i], self._return[i], self._over[i],
          goals, self._world[i], _, _, self._next_world[i], *_) = saved
         self._possible[i], self._unlocked[i], self._left[i] = np.frombuffer(goals, bool).reshape(3, -1)
         self._spots[i] = _spots(state) + i * _PICTURE
         self._ended[i] = bool(picture) and not saved.over
-        self._native[i] = not (saved.over or self._ended[i]) and self._ordinary_worlds[saved.world]
+        self._native[i] = not (saved.over or self._ended[i]) and _is_ordinary(self.worlds[saved.world])
         if picture:
             self._last[i] = np.frombuffer(picture, np.uint8).reshape(64, 64, 3)
         self._ordinary.remember(i, saved.number, replace(self._first[i], level_random=random))
         self._games.set_state(i, game)
-    self._base, self._untouched, self.ready = tuple(base), False, True
+    self._base, self.ready = tuple(base), True
     self._look()
-    return hand_out(self._games.pictures, self.copy)
+    return self._observe()
 
 
 @patch
@@ -525,80 +454,27 @@ def _read(self: HeistVectorEnv, i: int, data: Any) -> tuple[Saved, bytes, bytes,
     self.check_known(*saved[11:14])
     return saved, random, picture, state, game
 
-# %% ../../../nbs/9_simulators/heist/05_vector.ipynb #b4ab16c7
-@patch(as_prop=True)
-def assigned(self: HeistVectorEnv) -> np.ndarray:
-    "In which of `worlds` each sub-environment plays its next episode, (N,) int32."
-    return self._next_world.copy()
-
-
-@patch
-def add_worlds(
-    self: HeistVectorEnv,
-    worlds: Sequence[HeistWorld | None],                # None: the ordinary game
-    length: int | None | Sequence[int | None] = None,   # step limit, for all or for each; None: 1,000
-) -> range:                                             # their indices into `worlds`
-    "More worlds that can be played from now on, in the mode that there is. What is being played does not change."
-    first, (worlds, _) = len(self.worlds), _check_worlds(worlds, self.mode)
-    self.lengths += _limits(worlds, length)
-    self.worlds, self._goal = self.worlds + worlds, np.concatenate([self._goal, _goals(worlds)])
-    self._ordinary_worlds += [_is_ordinary(world) for world in worlds]
-    return range(first, len(self.worlds))
-
-
-@patch
-def _assign(self: HeistVectorEnv, changes: dict[int, int], now: bool) -> np.ndarray:
-    "Note the next worlds; begin them, or not: the current observations."
-    self._next_world[list(changes)] = list(changes.values())
-    dropped = [i for i in changes if now and not (self._over[i] or self._ended[i])]
-    self._native[dropped] = False                 # the game is in the middle of a level
-    for i in dropped:
-        self._begin(i)
-    if dropped:
-        self._look()
-    return hand_out(self._games.pictures, self.copy)
-
 # %% ../../../nbs/9_simulators/heist/05_vector.ipynb #24defb01
 @patch
-def reset(self: HeistVectorEnv, *, seed: int | Sequence[int] | None = None,
-          options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-    "The next episode of every sub-environment; with a seed (or a base seed for each), the first of that seed."
-    self.need_reset(options)
-    if seed is not None:
-        self._open(seed)
-    elif not self._untouched:
-        self._games.act(np.full(self.num_envs, -1, np.int32))
-    self._untouched, self._over[:], self._ended[:], self._played_since[:] = False, False, False, 0
-    for i in range(self.num_envs):
-        self._begin(i)
-    self._look()
-    self.ready = True
-    return hand_out((self._games.pictures, self._infos()), self.copy)
-
-
-@patch
-def step(self: HeistVectorEnv, actions: Sequence[int] | np.ndarray
-         ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
-    "One step of every sub-environment: observations, rewards, terminated, truncated, infos."
-    actions = self.checked_actions(actions)
+def _play(self: HeistVectorEnv, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    "Step all games: rewards, terminated, truncated."
     np.copyto(self._last, self._games.pictures)                        # the next are drawn over them
     self._games.act(actions.astype(np.int32))
     self._show_last()
-    waiting = self._ended.copy()
-    live = ~(self._over | waiting)
     rewards, ended = np.where(live, self._games.rewards, 0).astype(np.float64), self._games.first & live
     terminated = ended & (rewards > 0)                                 # only the gem is rewarded
-    self._steps, self._return = self._steps + live, self._return + rewards
     self._unlocked[terminated, _TAKE] = True
     self._follow(live & ~ended)
-    ended |= self._cut(live & ~ended)
-    infos = self._infos()
-    if ended.any():
-        infos |= self._report(ended)
-        self._next(ended)
-    if waiting.any():
-        for i in np.flatnonzero(waiting):
-            self._begin(i)
-        self._look()
-    returned = self._games.pictures, rewards, terminated, ended & ~terminated, infos
-    return hand_out(returned, self.copy)
+    return rewards, terminated, (ended & ~terminated) | self._reached_goal(live & ~ended)
+
+
+@patch
+def _observe(self: HeistVectorEnv) -> np.ndarray:
+    "The pictures, (N, 64, 64, 3) uint8."
+    return self._games.pictures.copy() if self.copy else self._games.pictures
+
+
+@patch
+def _final(self: HeistVectorEnv) -> np.ndarray:
+    "The pictures before the last step: Procgen draws none of an episode's very last moment."
+    return self._last.copy() if self.copy else self._last
