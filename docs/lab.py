@@ -18,7 +18,7 @@ import nbformat
 import numpy as np
 import papermill
 from PIL import Image
-from tables import alone
+from tables import alone, unpack
 
 from envgen_nb.agent.clips import few_colours
 from envgen_nb.extras.batch import run_notebook
@@ -26,7 +26,7 @@ from envgen_nb.results.report import webp
 
 ROOT = Path(__file__).parent.parent
 LAB = ROOT / "nbs" / "lab"
-RECORD = ROOT / "benchmarks" / "experiments" / "feedback"      # which the parameters of experiment.ipynb name
+RECORD = "feedback"      # the experiment that the parameters of experiment.ipynb name
 FIGURE = "application/vnd.plotly.v1+json"
 DRAW = """async figure => {
     const image = await Plotly.toImage(figure, {format: 'png', width: 900, height: figure.layout.height, scale: 1.2});
@@ -82,7 +82,7 @@ def executed(name: str, folder: Path) -> Path:
     "The notebook as it ran in this folder."
     if name == "envgen":
         return run_notebook({"simulator": "crafter"}, folder / "runs" / "crafter")
-    shutil.copytree(RECORD, folder / "runs" / RECORD.name)
+    unpack(RECORD, folder / "runs" / RECORD)
     papermill.execute_notebook(LAB / f"{name}.ipynb", folder / "done.ipynb", kernel_name="python3", cwd=folder,
                                progress_bar=False)
     return folder / "done.ipynb"

@@ -23,7 +23,10 @@ from envgen_nb.studio.experiment_view import gain_curves, plus_minus, setting_cu
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
-PAGES = (ROOT / "README.md", BENCHMARKS / "experiments" / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")))
+sys.path.insert(0, str(BENCHMARKS))
+from records import RECORDS, names, opened, report, unpack  # noqa: E402, F401
+
+PAGES = (ROOT / "README.md", RECORDS / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")))
 ARMS = {      # what they are, in words
     "paper": {
         "plain": "none, PPO in the original game alone",
@@ -79,7 +82,7 @@ def _measures(folder: ExperimentFolder) -> list[str]:
 
 def experiment(name: str) -> str:
     "The measures of each arm, and how much more they are than the baseline's, by pairs of the same seed."
-    folder = ExperimentFolder(BENCHMARKS / "experiments" / name)
+    folder = opened(name)
     base, measures = folder.experiment.baseline, _measures(folder)
     measured = [folder.measured(measure) for measure in measures]
     head = [FIRST.get(name, "worlds")]
@@ -115,7 +118,7 @@ def backward_tuning() -> str:
 
 def paper_short() -> str:
     "Of each arm of the experiment `paper`, how much more than plain it has."
-    folder = ExperimentFolder(BENCHMARKS / "experiments" / "paper")
+    folder = opened("paper")
     measures = _measures(folder)
     measured = [folder.measured(measure) for measure in measures]
     return table(["worlds", *(HEADS.get(measure, measure) for measure in measures)], [
@@ -355,9 +358,9 @@ def experiments() -> str:
     "The kit's own experiments: what they ask, of which arms, and which of their runs are recorded."
     rows = []
     for name in own_experiments():
-        one, folder = read_experiment(name), BENCHMARKS / "experiments" / name
-        done = len(list(folder.glob("*/seed-*.json")))
-        recorded = f"[{done}](../../benchmarks/experiments/{name}/report.html)" if done else "none"
+        one, recorded = read_experiment(name), "none"
+        if name in names():
+            recorded = f"[{sum(map(len, opened(name).summaries().values()))}](../../benchmarks/experiments/{name}.html)"
         rows.append([f"`{name}`", one.question, ", ".join(f"`{arm}`" for arm in one.arms),
                      str(len(one.runs())), recorded])
     return table(["experiment", "what it asks", "arms", "runs", "recorded"], rows, "lll")
@@ -366,15 +369,14 @@ def experiments() -> str:
 def records() -> str:
     "The experiments that are recorded, and what their first measure shows beside the baseline."
     rows = []
-    for path in sorted((BENCHMARKS / "experiments").glob("*/experiment.toml")):
-        folder = ExperimentFolder(path.parent)
+    for folder in map(opened, names()):
         one, measure = folder.experiment, folder.experiment.measures[0]
         values = folder.measured(measure)
         gains = {arm: paired(mine, values[one.baseline]) for arm, mine in values.items() if arm != one.baseline}
         shown = [f"`{arm}` {gain:+.1f}" for arm, gain in gains.items()
                  if gain.low is not None and not gain.low <= 0 <= gain.high]
         done = sum(map(len, folder.summaries().values()))
-        rows.append([f"[`{one.name}`]({one.name}/report.html)", one.question, f"{done} of {len(one.runs())}",
+        rows.append([f"[`{one.name}`]({one.name}.html)", one.question, f"{done} of {len(one.runs())}",
                      f"{measure}, more than `{one.baseline}`: {', '.join(shown) or 'no difference could be shown'}"])
     return table(["experiment", "question", "runs", "what was shown"], rows, "llrl")
 
@@ -397,13 +399,13 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
 
 def _more(name: str, arm: str, base: str, measure: str = "score at the end") -> Estimate:
     "How much more one arm of an experiment has than another."
-    values = ExperimentFolder(BENCHMARKS / "experiments" / name).measured(measure)
+    values = opened(name).measured(measure)
     return paired(values[arm], values[base])
 
 
 def _end(name: str, arm: str) -> float:
     "The mean score at the end of an arm."
-    return mean(ExperimentFolder(BENCHMARKS / "experiments" / name).measured("score at the end")[arm].values()).value
+    return mean(opened(name).measured("score at the end")[arm].values()).value
 
 
 @cache
@@ -419,7 +421,7 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
     def pixel(which: str) -> Estimate:
         return paired(*({seed: run[which] for seed, run in pixels[key].items()} for key in (ad, shaped)))
 
-    pickaxe = ExperimentFolder(BENCHMARKS / "experiments" / "transfer_4m").measured("success at make_iron_pickaxe")
+    pickaxe = opened("transfer_4m").measured("success at make_iron_pickaxe")
     return [
         ("README.md", "Its score ends {:.1f} above PPO, at four million steps {:.1f}, with",
          [_more("transfer", "steps", "plain"), _more("transfer_4m", "steps", "plain")]),
@@ -486,11 +488,23 @@ def next_goal() -> str:
 
 def figures() -> dict[Path, str]:
     "Each drawing in its file."
-    paper, mixture = (ExperimentFolder(BENCHMARKS / "experiments" / name) for name in ("paper", "mixture"))
+    paper, mixture = (opened(name) for name in ("paper", "mixture"))
     area, end = setting_curves(mixture)
     return {ROOT / "docs" / f"{name}.svg": f"{alone(drawing)}\n" for name, drawing in (
         ("designed-worlds", gain_curves(paper)), ("mixture-area", area), ("mixture-end", end),
         ("next-goal", next_goal()))}
+
+
+def reports() -> dict[Path, str]:
+    "The reports of recorded experiments; one that shows the same numbers stays as it is, whatever its style."
+    def numbers(page: str) -> list[str]:
+        return re.findall(r"[-+]?\d+\.\d+", re.sub(r"<style.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL))
+    found = {}
+    for name in names():
+        path, page = RECORDS / f"{name}.html", report(name)
+        stored = path.read_text() if path.exists() else ""
+        found[path] = stored if numbers(stored) == numbers(page) else page
+    return found
 
 
 def filled(text: str) -> str:
@@ -501,8 +515,8 @@ def filled(text: str) -> str:
 
 
 def wanted() -> dict[Path, str]:
-    "What each page and each figure should hold."
-    return {page: quoted(page, filled(page.read_text())) for page in PAGES} | figures()
+    "What each page, each figure and each report should hold."
+    return {page: quoted(page, filled(page.read_text())) for page in PAGES} | figures() | reports()
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import records
 
 from envgen_nb.cycle.runs import load_agent
 from envgen_nb.experiment.file import ExperimentError, parse_experiment, read_experiment
@@ -268,3 +269,17 @@ def test_the_board_of_fifty_runs(whole, tmp_path):
     assert "40 of 50 runs done" in html and html.count("✓") == 40 and "on fire" in html
     write_table(folder)
     assert len(table(folder.path)) == 40 and "20" in results_text(folder)
+
+
+@pytest.mark.parametrize("name", records.names())
+def test_a_record_is_its_experiment(name, tmp_path, monkeypatch):
+    """A record becomes a folder, and that folder the same record; a file that runs have read is known by its hash."""
+    before = records.RECORDS / f"{name}.jsonl"
+    folder = records.unpack(name, tmp_path / "folder")
+    assert not re.search(r"/(home|root|tmp|work|Users)/", before.read_text())          # a place on somebody's machine
+    monkeypatch.setattr(records, "RECORDS", tmp_path)
+    assert records.write(folder.path).read_bytes() == before.read_bytes()
+    if files := list(records.file_hashes(folder)):
+        (folder.path / folder.FILES / files[0]).write_text("another one")
+        with pytest.raises(ValueError, match="is not the file"):
+            records.file_hashes(folder)

@@ -16,13 +16,13 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import records
 
 import envgen_nb
 from envgen_nb.agent.learner import learners
 from envgen_nb.curriculum import curricula
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.designer.base import designers
-from envgen_nb.experiment.folder import ExperimentFolder
 from envgen_nb.experiment.places import places
 from envgen_nb.extras.cli import build_parser
 from envgen_nb.game.conformance import check_simulator
@@ -254,9 +254,9 @@ def test_every_name_stands_where_it_is_set():
 
 def test_what_is_recorded_is_not_said_to_be_missing():
     """Each recorded experiment is in the list of records; "not measured" names nothing of which there are records."""
-    records = [path.parent.name for path in (ROOT / "benchmarks" / "experiments").glob("*/experiment.toml")]
     listed = (ROOT / "benchmarks" / "experiments" / "README.md").read_text()
-    assert records and all(f"[`{name}`]" in listed for name in records) and "not run" not in GUIDES["experiments"]
+    assert records.names() and all(f"[`{name}`]" in listed for name in records.names())
+    assert "not run" not in GUIDES["experiments"]
     for text, words in ((README, "Not measured:"), (GUIDES["results_worlds"], "What was not measured")):
         assert "GPU" not in text.partition(words)[2][:300], words          # benchmarks/gpu.jsonl has what was measured
 
@@ -281,7 +281,7 @@ def test_the_experiment_s_notebook_shows_the_record():
     """To have its outputs made anew: python docs/lab.py experiment"""
     cells = json.loads((ROOT / "nbs" / "lab" / "experiment.ipynb").read_text())["cells"]
     said = "".join("".join(output.get("text", "")) for cell in cells for output in cell.get("outputs", []))
-    assert results_text(ExperimentFolder(ROOT / "benchmarks" / "experiments" / "feedback")) in said
+    assert results_text(records.opened("feedback")) in said
 
 
 def test_the_notebook_of_a_run_shows_the_recorded_run():
