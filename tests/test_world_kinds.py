@@ -200,14 +200,13 @@ def test_the_studio_has_a_control_for_each_kind():
     card = _Card(state, 0)
     state.observe(lambda _: card.show(), ["designs", "complaints"])
     card.show(), find(card.box, "Edit")[0].click()
-    controls = {".".join(c.parameter.path): c for c in card.panels._editor.controls}
-    damp, keys, stairs = (controls[f"cellar.{name}"] for name in ("dampness", "keys", "stairs"))
+    damp, keys, stairs = (card.editor.controls[f"cellar.{name}"] for name in ("dampness", "keys", "stairs"))
     damp.inputs[0].value = "-0.5"
-    keys.text.value = '[{"colour": "red", "place": [0, 0]}, {"colour": "red", "place": [9, 0]}]'
+    keys.inputs[1].value = '[{"colour": "red", "place": [0, 0]}, {"colour": "red", "place": [9, 0]}]'
     assert state.designs[0].world.settings() == {"cellar": {"dampness": -0.5}}
     assert [c.field for c in state.complaints[0]] == ["cellar.keys[1].place[0]"]
     assert "keys[1].place[0]: 9 is not allowed; allowed: 0-7" in keys.complaint.value
-    keys.text.value = '[{"colour": "red", "place": [0, 0]}, {"colour": "red", "place": [7, 0], "hidden": true}]'
+    keys.inputs[1].value = '[{"colour": "red", "place": [0, 0]}, {"colour": "red", "place": [7, 0], "hidden": true}]'
     stairs.inputs[0].value, stairs.inputs[1].value = 3, -2
     find(card.box, "floors")[0].value = 2
     find(card.box, "dog")[0].value = True
@@ -217,7 +216,7 @@ def test_the_studio_has_a_control_for_each_kind():
     for _ in range(6):
         state.undo()
     assert state.designs[0].world == HouseWorld()
-    assert (damp.inputs[0].value, keys.text.value, stairs.inputs[0].value) == ("", "", "as in the game")
+    assert (damp.inputs[0].value, keys.inputs[1].value, stairs.inputs[0].value) == ("", "", "as in the game")
 
 
 class TallerWorld(StairsWorld):
