@@ -36,7 +36,7 @@ from envgen_nb.studio.history import start_from
 from envgen_nb.studio.play import Play
 from envgen_nb.studio.session import Session
 from envgen_nb.studio.step import curves_view, status_html
-from envgen_nb.studio.studio import PAGES, Studio, WorldsTab, still_html
+from envgen_nb.studio.studio import PAGES, CycleWorlds, Studio, still_html
 from envgen_nb.studio.worlds import gallery_html, legend_html
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=8_192, evaluation_runs=2,
@@ -510,9 +510,7 @@ def test_a_pause_is_no_work_and_the_work_of_all_sessions_is_added_up(tmp_path):
 def test_what_the_studio_says_is_true_in_every_state(tmp_path, whole):
     """Of what is going on, and of worlds that are not there yet, or never will be."""
     def told(session: Session) -> tuple[str, str]:
-        tab = WorldsTab(session)
-        tab.turn(True)
-        return status_html(session), tab.status.value
+        return status_html(session), CycleWorlds(session).status.value
 
     assert "<b>The run is finished</b>" in told(Session(whole))[0] and "Waiting" not in told(Session(whole))[0]
     assert "the designer &#x27;none&#x27; makes none" in told(session_in(tmp_path / "none", designer="none"))[1]
