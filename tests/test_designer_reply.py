@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
+from envgen_nb.designer.base import reply_with
 from envgen_nb.designer.lenient import Reader, broken
 from envgen_nb.designer.reply import (
     MAX_CHARACTERS,
@@ -18,6 +20,7 @@ from envgen_nb.designer.reply import (
     annotated,
     format_reply,
     parse_reply,
+    read_reply,
     response_schema,
     strip_markdown,
 )
@@ -353,6 +356,28 @@ def test_no_purpose_disturbs_the_worlds(chosen, purpose):
     reply = format_reply([Design(world, purpose) for world in chosen], intro=purpose)
     found, complaints = parse_reply(reply, type(chosen[0]), len(chosen))
     assert complaints == [] and [d.world for d in found] == chosen
+
+
+TEXTS = st.text() | st.sampled_from(["...", "---", "**a** b", "x\n\nNote: y"])
+
+
+@given(st.lists(crafter_worlds, min_size=1, max_size=4), TEXTS)
+def test_worlds_of_a_program_are_those_that_its_text_says(chosen, purpose):
+    """They are taken as they are; after a restart they are read in the text."""
+    designs = [Design(world, purpose, 1 + k) for k, world in enumerate(chosen) if type(world) is type(chosen[0])]
+    designs.append(Design(chosen[0], purpose, keep=1))
+    reply, model, count = reply_with(designs, "Some worlds."), type(chosen[0]), len(designs)
+    taken = read_reply(reply.text, model, count, [chosen[0]], reply.designs)
+    read = read_reply(reply.text, model, count, [chosen[0]])
+    assert (taken.designs, taken.complaints) == (read.designs, read.complaints) and len(read.designs) == count
+    assert taken.complaints == () and [d.world for d in taken.designs] == [d.world for d in designs]
+    assert read_reply(reply.text, model, count + 1, [], reply.designs).complaints      # of another number, with no keep
+
+
+def test_worlds_of_another_class_are_refused_as_those_of_a_model_are():
+    reply = reply_with([GardenWorld(seeds=1)])
+    assert read_reply(reply.text, CrafterWorld, 1, (), reply.designs) == replace(
+        read_reply(reply.text, CrafterWorld, 1), places=((0, 0),))
 
 
 def decorate(value, draw, depth=0):

@@ -11,9 +11,9 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .base import NO_USAGE, Designer, Reply, Request, Usage
+from .base import NO_USAGE, Designer, Reply, Request, Usage, reply_with
 from .prompt import WorldRecord
-from .reply import Design, format_reply, parse_reply
+from .reply import Design, read_reply
 from ..game.words import counted
 from ..game.world import Complaint, World
 
@@ -24,10 +24,11 @@ class Attempt:
     reply: Reply
     designs: tuple[Design, ...] = ()         # those that are right
     complaints: tuple[Complaint, ...] = ()   # all that is wrong; none: accepted
+    bottleneck: str = ""                     # what the designer believes keeps the agent from getting better
 
 
 def _listed(attempt: Attempt, most: int = 20) -> str:
-    "The complaints of an attempt as a list; a hopeless reply has too many to be told all."
+    "The complaints of an attempt as a list of at most so many."
     lines = [f"- {complaint}" for complaint in attempt.complaints[:most]]
     more = len(attempt.complaints) - most
     return "\n".join(lines + ([f"- and {more} more of the kind"] if more > 0 else []))
@@ -94,12 +95,10 @@ def conversation(
 def as_reply(
     answer: Reply | str | Sequence[World | Design],   # what a designer has returned
 ) -> Reply:
-    "The same as a reply: worlds are written down in the form that the prompt asks for, so there is one way to read."
+    "The answer of a designer as a reply."
     if isinstance(answer, Reply):
         return answer
-    if isinstance(answer, str):
-        return Reply(answer)
-    return Reply(format_reply([one if isinstance(one, Design) else Design(one) for one in answer]))
+    return Reply(answer) if isinstance(answer, str) else reply_with(answer)
 
 
 def design(
@@ -109,10 +108,10 @@ def design(
     budget: Budget | None = None,                   # of the whole run
     spent: Usage = NO_USAGE,                        # by the whole run before this request
     recorded: Sequence[str] = (),                   # replies received before a restart: read again, not asked again
-    on_text: Callable[[str], None] | None = None,   # is given the text as it comes; may raise to stop
+    on_text: Callable[[str], None] | None = None,   # is called with the text as it comes; may raise to stop
     around_call: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,   # may wait, or raise
 ) -> Iterator[Attempt]:
-    """Attempts, each as it is made; the last one has no complaints.
+    """Yield the attempts, each as it is made; the last one has no complaints.
 
     After the last attempt `DesignError`, if that one has complaints, too; `BudgetError` before a call that the budget
     does not allow; `DesignerError` when no reply can be had.
@@ -126,10 +125,10 @@ def design(
             with around_call():
                 reply = as_reply(designer.reply(request, on_text))
             spent += reply.usage
-        designs, complaints = parse_reply(reply.text, request.model, request.num_worlds, request.previous)
-        attempts.append(Attempt(reply, tuple(designs), tuple(complaints)))
+        found = read_reply(reply.text, request.model, request.num_worlds, request.previous, reply.designs)
+        attempts.append(Attempt(reply, found.designs, found.complaints, found.bottleneck))
         yield attempts[-1]
-        if not complaints:
+        if not found.complaints:
             return
         messages = next_messages(request.messages, attempts[-1], request.num_worlds)
         request = replace(request, messages=messages, attempt=request.attempt + 1)

@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable
 from functools import cache
 
-from .base import Designer, Reply, Request
-from .reply import Design, format_reply
+from .base import Designer, Reply, Request, reply_with
+from .reply import Design
 from ..game.simulator import Simulator
 from ..game.world import World, random_world
 
@@ -36,7 +36,7 @@ def _rate(request: Request, objective: str) -> float:
 
 
 def within_reach(request: Request, objective: str) -> bool:
-    "Whether the agent often gets as far as the step before."
+    "True if the agent often gets as far as the step before."
     return all(_rate(request, before) >= REACH for before in request.simulator.prerequisites(objective))
 
 
@@ -49,7 +49,7 @@ def _unused(request: Request, objective: str) -> list[World]:
 def _spread(request: Request) -> list[str]:
     "All objectives, ordered so that the first n are spread over the depths, for the n that are asked for."
     depth, objectives = depths(request.simulator), list(request.simulator.objectives)
-    if request.cycle > 1:                                                     # no rates are told: others than before
+    if request.cycle > 1:                                                     # without rates: others than before
         random.Random(f"skills {request.seed} {request.cycle}").shuffle(objectives)
     everything = sorted(objectives, key=depth.get)                            # stable: the order within a depth stays
     ordered = [objective for objective in everything if _unused(request, objective)] or everything
@@ -95,7 +95,7 @@ def choose(request: Request) -> list[tuple[World, list[str]]]:
             if world is not None and (world in chosen or len(chosen) < request.num_worlds):
                 chosen.setdefault(world, [])
                 chosen[world] += [objective] if objective not in chosen[world] else []
-    if not chosen:                                     # nobody has said where this game is practised
+    if not chosen:                                     # the game does not say where it is practised
         generator = random.Random(f"worlds {request.seed} {request.cycle} {request.attempt}")
         return [(random_world(request.model, generator), []) for _ in range(request.num_worlds)]
     found = list(chosen.items())
@@ -124,11 +124,6 @@ class Rules(Designer):
         if request.feedback is None and request.cycle > 1:
             basis = "no rates, it is told none: skills from easy to hard, in worlds not used yet where there are any"
         intro = f"This is the designer `rules`: fixed rules, not a language model. It goes by {basis}."
-        designs = []
-        for world, objectives in choose(request):
-            reasons = "; ".join(_why(request, objective) for objective in objectives[:3])
-            designs.append(Design(world, f"practise {reasons}." if reasons else DRAWN))
-        text = format_reply(designs, intro)
-        if on_text:
-            on_text(text)
-        return Reply(text)
+        reasons = [(world, "; ".join(_why(request, objective) for objective in objectives[:3]))
+                   for world, objectives in choose(request)]
+        return reply_with([Design(world, f"practise {why}." if why else DRAWN) for world, why in reasons], intro)
