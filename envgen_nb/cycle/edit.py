@@ -76,7 +76,7 @@ def edit_worlds(
             raise EditError(f"a cycle has 1 to {most} worlds, not {len(designs)}")
         edited = run.file(RunFolder.EDITED, cycle)
         write_text(edited, _told(run, cycle, designs))        # first: after a kill `is_edited` compares the worlds
-        write_worlds(run, cycle, designs)
+        write_worlds(run, cycle, designs, as_designed(run, cycle))
         if list(designs) == as_taken(run, cycle):             # all was taken back
             edited.unlink()
 

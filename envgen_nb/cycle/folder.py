@@ -897,10 +897,14 @@ def is_edited(run: RunFolder, cycle: str) -> bool:
     return run.file(RunFolder.EDITED, cycle).exists() and run.designs(cycle) != as_taken(run, cycle)
 
 
-def write_worlds(run: RunFolder, cycle: str, designs: Sequence[Design]) -> None:
-    "The worlds of a cycle, drawn and written down; worlds.json comes last and makes them count."
+def write_worlds(
+    run: RunFolder,
+    cycle: str,                      # or the folder of a draft of it
+    designs: Sequence[Design],
+    given: Sequence[Design] = (),    # what the designer gave, where a person has edited it
+) -> None:
+    "Draw the worlds of a cycle and write them down; worlds.json comes last and makes them count."
     worlds, purposes = [design.world for design in designs], [design.purpose for design in designs]
-    given = as_designed(run, cycle)
     edited = ["edited; before: " * (origin(design, given) == "edited") for design in designs]
     write_sheet(run.file(RunFolder.PICTURE, cycle), [run.simulator.preview(world, seed=0) for world in worlds],
                 [f"{k + 1}. {mark}{strip_markdown(text)}"

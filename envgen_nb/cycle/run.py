@@ -44,7 +44,7 @@ from .settings import OWN, RunSettings
 from ..designer.design import Attempt, Budget, apply_choice, conversation, design, most_learnable
 from ..designer.prompt import WorldRecord, choice_prompt, first_prompt, load_templates, update_prompt
 from ..designer.base import Designer, DesignerError, Request, Usage, check_consent
-from ..designer.reply import Design, bottleneck_in
+from ..designer.reply import Design
 from envgen_nb.game.files import (
     FolderGone, append_jsonl, hold_folder, machine, read_jsonl, watch_place, write_json, write_text,
 )
@@ -519,8 +519,8 @@ def _keep_attempt(run: RunFolder, cycle: str, place: str, number: int, attempt: 
         write_text(run.file(RunFolder.COMPLAINTS.format(number), place), complaints)
         write_text(run.file(RunFolder.REJECTED.format(number), place), attempt.reply.text)
     else:
-        if bottleneck := bottleneck_in(attempt.reply.text):
-            write_text(run.file(RunFolder.BOTTLENECK, place), bottleneck)
+        if attempt.bottleneck:
+            write_text(run.file(RunFolder.BOTTLENECK, place), attempt.bottleneck)
         write_text(run.file(RunFolder.REPLY, place), attempt.reply.text)
 
 
