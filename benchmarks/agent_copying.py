@@ -17,7 +17,6 @@ import torch
 from agent_learning import fields, learn
 from torch import Tensor
 
-from envgen_nb.agent import attention
 from envgen_nb.agent.networks import Policy, as_tensors
 from envgen_nb.agent.presets import Preset, get_preset
 from envgen_nb.agent.threads import keep_memory
@@ -80,11 +79,9 @@ def main() -> None:
     parser.add_argument("--contrast", type=float, help="what deviations from a square's mean colour are multiplied by")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     args = parser.parse_args()
-    preset = get_preset(args.preset, **fields(args.set))
+    preset = get_preset(args.preset, **fields(args.set) | ({} if args.contrast is None else {"contrast": args.contrast}))
     torch.set_num_threads(1)             # two settings can be looked at side by side
     keep_memory()
-    if args.contrast is not None:
-        attention._CONTRAST = args.contrast
     found = list(zip(examples(0, 400_000), examples(1, 1_000_000), strict=True))
     learned = tuple(torch.cat([x[:, ASKED:].flatten(0, 1) for x in both]) for both in found)
     asked = tuple(torch.cat([x[::10, :ASKED].flatten(0, 1) for x in both]) for both in found)

@@ -87,7 +87,7 @@ def test_everything_is_in_it(site):
     for path in (root / "docs" / "guides").glob("*.md"):
         assert (site / "guides" / f"{path.stem}.html").exists()
     assert "data:image" in (site / "notebooks/8_studio/08_play.html").read_text()
-    ppo = (site / "notebooks/3_agent/07_ppo.html").read_text()
+    ppo = (site / "notebooks/3_agent/04_ppo.html").read_text()
     assert "<math" in ppo and "#| export" not in ppo and "_images/" in ppo
     reference = (site / "reference/game.html").read_text()
     assert 'id="envgen_nb.game.episodes.Curriculum.begin"' in reference
@@ -110,7 +110,7 @@ def test_in_a_browser(site, tmp_path):
             page = browser.new_page(color_scheme=theme, viewport={"width": 1280, "height": 900})
             errors = []
             page.on("pageerror", lambda error, found=errors: found.append(error))
-            for name in ("index", "guides/results_worlds", "notebooks/3_agent/07_ppo", "reference/curriculum",
+            for name in ("index", "guides/results_worlds", "notebooks/3_agent/04_ppo", "reference/curriculum",
                          "notebooks/6_results/04_figures"):
                 page.goto((site / f"{name}.html").as_uri())
                 assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), name

@@ -117,7 +117,7 @@ def test_make_lab(tmp_path):
         assert {"1_a_world_from_words.ipynb", "teacher.md"} <= workshops
         changed = json.dumps({"type": "notebook", "format": "json", "content": opened["content"]}).encode()
         assert ask("lab/envgen.ipynb", "PUT", changed)["name"] == "envgen.ipynb"
-        assert not ask("nbs/3_agent/07_ppo.ipynb?content=0")["writable"]
+        assert not ask("nbs/3_agent/04_ppo.ipynb?content=0")["writable"]
         with pytest.raises(urllib.error.HTTPError, match="403"):
             ask("nbs/lab/envgen.ipynb", "PUT", changed)
     finally:

@@ -39,7 +39,9 @@ def _check_numbers(record: Any) -> None:
                 raise ValueError(f"preset: {name} must be {allowed}, not {value!r}")
 
 # %% ../../nbs/3_agent/01_presets.ipynb #7cbc9cd8
-encoders = Registry("encoder", "envgen_nb.encoders", nn.Module, {})      # people's own; `make_encoder` has the kit's
+encoders = Registry("encoder", "envgen_nb.encoders", nn.Module, {
+    "impala": "envgen_nb.agent.networks:Impala", "nature": "envgen_nb.agent.networks:Nature",
+    "grids": "envgen_nb.agent.attention:Symbols", "squares": "envgen_nb.agent.attention:PatchEncoder"})
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from ..agent.attention import Linear, fan_in_
 from ..agent.guards import FiniteNotes, NotFiniteError
 from ..agent.learner import Carry, Rollout, generators, noop, tree_concat, tree_index, tree_map
-from ..agent.networks import Policy, dense, initialise
+from ..agent.networks import Linear, Policy, dense, fan_in_, initialise
 from ..agent.on_policy import PPO
 from ..agent.presets import Network, Preset
 from ..game.files import cache_folder

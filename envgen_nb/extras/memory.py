@@ -12,9 +12,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from ..agent.attention import Linear, fan_in_
 from ..agent.learner import Carry, Rollout, batch_size, tree_map
-from ..agent.networks import Policy
+from ..agent.networks import Linear, Policy, fan_in_
 from ..agent.on_policy import PPO
 from ..agent.presets import Network, Preset
 
