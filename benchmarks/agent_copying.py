@@ -79,7 +79,8 @@ def main() -> None:
     parser.add_argument("--contrast", type=float, help="what deviations from a square's mean colour are multiplied by")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     args = parser.parse_args()
-    preset = get_preset(args.preset, **fields(args.set) | ({} if args.contrast is None else {"contrast": args.contrast}))
+    contrast = {} if args.contrast is None else {"contrast": args.contrast}
+    preset = get_preset(args.preset, **fields(args.set) | contrast)
     torch.set_num_threads(1)             # two settings can be looked at side by side
     keep_memory()
     found = list(zip(examples(0, 400_000), examples(1, 1_000_000), strict=True))
