@@ -66,13 +66,10 @@ def test_it_is_many_single_environments():
 
 @pytest.mark.long
 def test_the_contract_holds_with_the_reference():
-    make = conformance._Make(Crafter(), (None, MOUNTAIN), num_envs=3, obs="symbols", length=12, **SLOW)
-    rows = actions(36, 3)
-    conformance.check_step(Crafter(), make, rows)
-    conformance.check_threads(make, rows)
-    conformance.check_state(make, rows, episodes=2)
-    conformance.check_assign(make, rows)
-    conformance.check_assigned_states(make, rows)
+    setup = conformance.Setup(Crafter(), "symbols", (None, MOUNTAIN), options=SLOW)
+    for name in ("each step, each episode", "states while worlds are assigned", "states with a quota"):
+        conformance.CHECKS[name](setup)
+        setup.close()
 
 
 def test_an_interrupted_step_leaves_a_usable_environment(monkeypatch):
