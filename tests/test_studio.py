@@ -743,12 +743,12 @@ def test_fields_hold_numbers_and_errors_go_when_they_are_mended(tmp_path, monkey
         fields[label].value = text
     assert studio.editor.error == studio.plan.error == studio.session.error == ""
     assert (studio.editor.options["price_in"], studio.editor.options["price_out"]) == (2.0, 8.0)
-    assert "about 0." in studio.plan.told and "USD" in studio.plan.told
+    assert "about 0." in studio.plan.estimate and "USD" in studio.plan.estimate
     for wrong in ("2 dollars", "nan"):
         fields["Price in"].value = wrong
-        assert "price_in" in studio.editor.error and "price not known" in studio.plan.told
+        assert "price_in" in studio.editor.error and "price not known" in studio.plan.estimate
         fields["Price in"].value = "2"
-        assert studio.editor.error == "" and "about 0." in studio.plan.told
+        assert studio.editor.error == "" and "about 0." in studio.plan.estimate
     studio.editor.designer, text = "rules", studio.editor.first
     studio.editor.first = text.replace("{{task}}", "{{tsak}}")
     press = buttons_in(studio.buttons)
@@ -760,7 +760,7 @@ def test_fields_hold_numbers_and_errors_go_when_they_are_mended(tmp_path, monkey
     options = {"model": "m", "base_url": "http://127.0.0.1:9/v1", "price_in": "2", "price_out": "8"}    # as of old
     old = create_run(make_settings(**SMALL, designer="openai", designer_options=options), tmp_path / "runs" / "old")
     studio.session.open(old.path)
-    assert studio.editor.error == studio.plan.error == "" and "about 0." in studio.plan.told
+    assert studio.editor.error == studio.plan.error == "" and "about 0." in studio.plan.estimate
 
 
 @pytest.mark.long

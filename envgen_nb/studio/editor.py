@@ -4,20 +4,21 @@
 
 # %% auto #0
 __all__ = ['EDITING', 'TEXTS', 'OPTIONS', 'LIMITS', 'EDITED', 'Facts', 'templates_folder', 'template_names', 'texts_of',
-           'saved_texts', 'read_editing', 'marked', 'difference', 'own_options', 'Editor', 'used_texts', 'keep_editing',
-           'drop_draft', 'show_run', 'latest_facts', 'apply', 'new_settings', 'linked', 'choice_of', 'settings_view',
-           'editor_view', 'names_view', 'prompt_view']
+           'saved_texts', 'read_editing', 'marked', 'text_difference', 'own_options', 'Editor', 'used_texts',
+           'keep_editing', 'drop_draft', 'show_run', 'latest_facts', 'apply', 'new_settings', 'editor_field',
+           'settings_view', 'editor_view', 'names_view', 'prompt_view']
 
 # %% ../../nbs/8_studio/03_editor.ipynb #52362a83
 import difflib
 import functools
 import html
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
+from fastcore.basics import patch
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 
@@ -32,7 +33,8 @@ from envgen_nb.designer.prompt import (
 from ..designer.base import designers, options_of, read_option
 from ..results.page import fold, note, quote
 from envgen_nb.studio.elements import (
-    bind, button, column, columns, error_view, heading, listen, number_field, question_view, row,
+    bind, button, column, columns, error_view, field, framed, heading, html_view, linked, listen, number_field,
+    question_view, row, show_if,
 )
 from .session import Session
 from ..game.files import parse_json, write_json
@@ -44,12 +46,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,60}")
 
 
 def templates_folder() -> Path:
-    "Where a person's own templates are kept: `templates`, beside the folder of runs."
+    "Return the folder of templates saved by name: `templates`, beside the folder of runs."
     return runs_folder().parent / "templates"
 
 
 def template_names() -> tuple[str, ...]:
-    "The templates that can be loaded: the kit's own first."
+    "Return the names of the templates that can be loaded, the kit's own first."
     return ("default", *sorted(path.parent.name for path in templates_folder().glob("*/first.md")))
 
 
@@ -58,17 +60,17 @@ TEXTS = ("first", "update", "no_feedback", "worlds")              # of `Template
 
 
 def texts_of(templates: Templates) -> dict[str, str]:
-    "The texts of templates that are edited here."
+    "Return the texts of templates that are edited here."
     return {name: getattr(templates, name) for name in TEXTS}
 
 
 def saved_texts(name: str) -> dict[str, str]:
-    "The texts of a saved template, or of the kit's."
+    "Return the texts of a saved template, or of one of the kit's."
     return texts_of(load_templates(name if name in ("default", *VERSIONS) else templates_folder() / name))
 
 
 def read_editing(folder: str | Path) -> dict[str, Any]:
-    "What `editing.json` in a folder of templates says; {} if there is none, or it is damaged."
+    "Read `editing.json` in a folder of templates; {} if there is none, or it is damaged."
     try:
         found = parse_json((Path(folder) / EDITING).read_bytes())
         texts = [found.get("name", ""), found.get("game", ""), *found.get("draft", {}).values()]
@@ -79,20 +81,20 @@ def read_editing(folder: str | Path) -> dict[str, Any]:
 
 # %% ../../nbs/8_studio/03_editor.ipynb #dbd95ce6
 class _Lenient(dict):
-    "Stands for what is not there with its own name."
+    "Keeps the placeholder of a missing name."
 
     def __missing__(self, name: str) -> str:
         return "{{" + name + "}}"
 
 
 def marked(template: str, values: Mapping[str, str]) -> str:
-    "The filled-in prompt as HTML, with a mark under everything that was put in."
+    "Return the filled-in prompt as HTML, with everything that was put in marked."
     safe = {name: f"<mark>{html.escape(value)}</mark>" for name, value in values.items()}
     return fill(html.escape(template), _Lenient(safe))
 
 # %% ../../nbs/8_studio/03_editor.ipynb #439e9583
-def difference(old: str, new: str) -> str:
-    "What changed from one text to another: lines with + and −, and three lines around them; \"\" if nothing did."
+def text_difference(old: str, new: str) -> str:
+    "Return what changed in a text: lines with + and −, and three lines around them; \"\" if nothing did."
     lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=3))[2:]
     return "\n".join("− " + line[1:] if line.startswith("-") else "+ " + line[1:] if line.startswith("+") else
                      line if line.startswith("@") else "  " + line[1:] for line in lines)
@@ -112,9 +114,9 @@ OPTIONS = {     # of the designers, as far as the studio shows them: label, and 
 
 def own_options(
     designer: str,
-    options: Mapping[str, Any],   # of whichever designer
+    options: Mapping[str, Any],   # of any designer
 ) -> dict[str, Any]:
-    "Those options that a designer takes, numbers as numbers; what is empty is left out, files are found from anywhere."
+    "Return the options that a designer takes, numbers as numbers, paths absolute, without the empty ones."
     found = {name: value for name, value in options.items() if value != ""}
     if designers.usable(designer):
         found = {name: read_option(designer, name, value) for name, value in found.items()
@@ -131,66 +133,31 @@ LIMITS = {      # of what a run may ask: label, the largest that can be typed, a
 }
 
 # %% ../../nbs/8_studio/03_editor.ipynb #a3810645
-class _Prompt(HasTraits):
-    "A template, who is to answer it, and the prompt that it makes."
+EDITED = ("simulator", "vocabulary", "num_worlds", "designer", "options")       # with `LIMITS` and `TEXTS`
+
+
+class Editor(HasTraits):
+    "A template, the designer that answers it, and the prompt that it makes, before it is asked."
     simulator = Unicode("crafter", help="the game")
-    vocabulary = Unicode("paper", help="which settings a designer may use")
-    num_worlds = Int(4, help="how many worlds to ask for")
-    designer = Unicode("rules", help="who answers")
+    vocabulary = Unicode("paper", help="the settings that a designer may use")
+    num_worlds = Int(4, help="number of worlds to ask for")
+    designer = Unicode("rules", help="the designer that answers")
     options = Dict(help="the designer's own settings")
-    max_reasks = Int(2, help="how often a wrong reply goes back")
+    max_reasks = Int(2, help="most times that a wrong reply goes back")
     max_calls = Int(0, help="cap on model calls for the whole run; 0: none")
     max_tokens = Int(0, help="cap on tokens, in and out, for the whole run; 0: none")
-    kind = Unicode("first", help="which of the two templates is shown")
+    kind = Unicode("first", help="the template that is shown: first or update")
     first = Unicode("", help="the template of the first prompt")
     update = Unicode("", help="the template of every later prompt")
-    no_feedback = Unicode("", help="that of a later prompt in a run whose designer is told no rates")
-    worlds = Unicode("", help="that of a later prompt in a run whose designer is told what happened in its worlds")
+    no_feedback = Unicode("", help="that of a later prompt in a run without feedback")
+    worlds = Unicode("", help="that of a later prompt in a run with feedback of what happened in the worlds")
     facts = AnyTrait(None, help="for the later prompts, as `latest_facts` gives them; None: made up")
     beginning = AnyTrait(None, help="`DesignContext` of the first prompt of the run; None: the game alone")
     complaints = Tuple(help="what is wrong with the template that is shown")
     filled = Unicode("", help="the prompt as the model will get it")
-
-    @property
-    def text(self) -> str:
-        "The template that is shown."
-        return getattr(self, self.kind)
-
-    @observe("simulator", "vocabulary", "num_worlds", "kind", "first", "update", "facts", "beginning")
-    def _work_out(self, _: object = None) -> None:
-        "Follow every change."
-        there = get_simulator(self.simulator).vocabulary_names()
-        if self.text and (self.vocabulary in there or is_target(self.vocabulary)):
-            self.complaints = tuple(check_template(self.text, self.kind))
-            text = self.text
-            if self.kind == "update" and self.facts is not None:
-                context = self.facts[3]
-                text = later_template(self.templates(), self.facts[0] is not None,
-                                      context is not None and context.records is not None)
-            self.filled = fill(text, _Lenient(self.values()))
-
-    def values(self) -> dict[str, str]:
-        "What the placeholders stand for."
-        simulator = get_simulator(self.simulator)
-        if self.kind == "first":
-            return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), context=self.beginning)
-        facts = self.facts or ({name: (0.0, 0.0) for name in simulator.objectives}, (), ())
-        return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), *facts)
-
-    def limits(self) -> dict[str, int | None]:
-        "What the run may ask, as its settings have it."
-        return {"max_reasks": self.max_reasks, "max_calls": self.max_calls or None,
-                "max_tokens": self.max_tokens or None}
-
-# %% ../../nbs/8_studio/03_editor.ipynb #5a6e69a8
-EDITED = ("simulator", "vocabulary", "num_worlds", "designer", "options")       # with `LIMITS` and `TEXTS`
-
-
-class Editor(_Prompt):
-    "A template and who is to answer it, before it is asked."
     names = Tuple(help="of the templates that can be loaded")
     name = Unicode("default", help="the saved template that the texts come from; \"\": none")
-    changed = Bool(False, help="whether the texts are others than those that are saved under the name")
+    changed = Bool(False, help="True if the texts differ from those saved under the name")
     written_for = Unicode("", help="the game that the texts were written for; \"\": any")
     said = Unicode("", help="what was done last")
     error = Unicode("", help="what went wrong, and what to do")
@@ -203,9 +170,45 @@ class Editor(_Prompt):
         self.names = template_names()
         self._work_out()
 
+    @property
+    def text(self) -> str:
+        "The template that is shown."
+        return getattr(self, self.kind)
+
+    def texts(self) -> dict[str, str]:
+        "Return the texts as they are now."
+        return {name: getattr(self, name) for name in TEXTS}
+
+    def templates(self) -> Templates:
+        "Return all templates; `ValueError` lists what is wrong with them."
+        return Templates("studio", **self.texts())
+
+    def values(self) -> dict[str, str]:
+        "Return what is put in for each placeholder."
+        simulator = get_simulator(self.simulator)
+        if self.kind == "first":
+            return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), context=self.beginning)
+        facts = self.facts or ({name: (0.0, 0.0) for name in simulator.objectives}, (), ())
+        return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), *facts)
+
+    @observe("simulator", "vocabulary", "num_worlds", "kind", "first", "update", "facts", "beginning")
+    def _work_out(self, _: object = None) -> None:
+        "Follow every change."
+        there = get_simulator(self.simulator).vocabulary_names()
+        if self.vocabulary not in there and not is_target(self.vocabulary):
+            self.vocabulary = there[0]                        # which comes here again
+        elif self.text:
+            self.complaints = tuple(check_template(self.text, self.kind))
+            text = self.text
+            if self.kind == "update" and self.facts is not None:
+                context = self.facts[3]
+                text = later_template(self.templates(), self.facts[0] is not None,
+                                      context is not None and context.records is not None)
+            self.filled = fill(text, _Lenient(self.values()))
+
     @observe(*EDITED, *LIMITS, *TEXTS)
     def _edited(self, _: object) -> None:
-        "An error was about what has been edited since."
+        "Clear an error: it was about what has been edited since."
         self.error = self.said = ""
 
     @observe("name", *TEXTS)
@@ -215,70 +218,80 @@ class Editor(_Prompt):
         if self.changed and not self.written_for:
             self.written_for = self.simulator
 
-    def texts(self) -> dict[str, str]:
-        "The texts as they are now."
-        return {name: getattr(self, name) for name in TEXTS}
+# %% ../../nbs/8_studio/03_editor.ipynb #5a6e69a8
+@patch
+def limits(self: Editor) -> dict[str, int | None]:
+    "Return what the run may ask, as its settings have it."
+    return {"max_reasks": self.max_reasks, "max_calls": self.max_calls or None, "max_tokens": self.max_tokens or None}
 
-    def foreign(self) -> bool:
-        "Whether the texts were written for another game."
-        return self.written_for not in ("", self.simulator)
 
-    def put(
-        self,
-        texts: Mapping[str, str],
-        name: str,                  # of the saved template that they come from; "": none
-        written_for: str,
-    ) -> None:
-        "Show these texts."
-        self._saved = saved_texts(name) if name else {}
-        with self.hold_trait_notifications():
-            for kind, text in texts.items():
-                setattr(self, kind, text)
-            self.name, self.written_for = name, written_for
-        self._compare()
+@patch
+def set_option(self: Editor, name: str, value: str) -> None:
+    "Set an option of the designer, as it was typed; `ValueError` if it takes no such value."
+    self.options = {**self.options, name: value.strip()}
+    if value.strip():
+        self.options = {**self.options, name: read_option(self.designer, name, value.strip())}
 
-    def set_option(self, name: str, value: str) -> None:
-        "An option of the designer, as it was typed; `ValueError` if it takes no such value."
-        self.options = {**self.options, name: value.strip()}
-        if value.strip():
-            self.options = {**self.options, name: read_option(self.designer, name, value.strip())}
 
-    def difference(self) -> str:
-        "How the template that is shown differs from the kit's own."
-        return difference(getattr(load_templates(), self.kind), self.text)
+@patch
+def foreign(self: Editor) -> bool:
+    "True if the texts were written for another game."
+    return self.written_for not in ("", self.simulator)
 
-    def templates(self) -> Templates:
-        "Both templates; `ValueError` lists what is wrong with them."
-        return Templates("studio", self.first, self.update, self.no_feedback, self.worlds)
 
-    def load(self, name: str, discard: bool = False) -> None:
-        "Show the templates of that name; `EditError` if there are changes, unless these are to be discarded."
-        if self.changed and not discard:
-            raise EditError("the text has changes that are not saved under a name: save them, or discard them")
-        game = "" if name in ("default", *VERSIONS) else read_editing(templates_folder() / name).get("game", "")
-        self.put(saved_texts(name), name, game)
+@patch
+def difference(self: Editor) -> str:
+    "Return how the template that is shown differs from the kit's own."
+    return text_difference(getattr(load_templates(), self.kind), self.text)
 
-    def save(self, name: str, replace: bool = False) -> None:
-        "Keep both templates under a name; `EditError` when it is taken, unless they are to be replaced."
-        name = name.strip()
-        if not _NAME.fullmatch(name) or name in ("default", *VERSIONS):
-            raise EditError("a name has letters, digits, spaces, dots, dashes; \"default\" is the kit's own")
-        if (templates_folder() / name).exists() and not replace:
-            raise EditError(f"there is a template {name!r} already: choose another name, or press Replace")
-        save_templates(self.templates(), templates_folder() / name)
-        write_json(templates_folder() / name / EDITING, {"game": self.written_for or self.simulator})
-        self.names = template_names()
-        self.put(self.texts(), name, self.written_for or self.simulator)
-        self.said = f"Saved as {name!r} in the folder {templates_folder()}."
+
+@patch
+def put(
+    self: Editor,
+    texts: Mapping[str, str],
+    name: str,                  # of the saved template that they come from; "": none
+    written_for: str,
+) -> None:
+    "Show these texts."
+    self._saved = saved_texts(name) if name else {}
+    with self.hold_trait_notifications():
+        for kind, text in texts.items():
+            setattr(self, kind, text)
+        self.name, self.written_for = name, written_for
+    self._compare()
+
+
+@patch
+def load(self: Editor, name: str, discard: bool = False) -> None:
+    "Show the templates of that name; `EditError` if there are changes, unless these are to be discarded."
+    if self.changed and not discard:
+        raise EditError("the text has changes that are not saved under a name: save them, or discard them")
+    game = "" if name in ("default", *VERSIONS) else read_editing(templates_folder() / name).get("game", "")
+    self.put(saved_texts(name), name, game)
+
+
+@patch
+def save(self: Editor, name: str, replace: bool = False) -> None:
+    "Save the templates under a name; `EditError` when it is taken, unless they are to be replaced."
+    name = name.strip()
+    if not _NAME.fullmatch(name) or name in ("default", *VERSIONS):
+        raise EditError("a name has letters, digits, spaces, dots, dashes; \"default\" is the kit's own")
+    if (templates_folder() / name).exists() and not replace:
+        raise EditError(f"there is a template {name!r} already: choose another name, or press Replace")
+    save_templates(self.templates(), templates_folder() / name)
+    write_json(templates_folder() / name / EDITING, {"game": self.written_for or self.simulator})
+    self.names = template_names()
+    self.put(self.texts(), name, self.written_for or self.simulator)
+    self.said = f"Saved as {name!r} in the folder {templates_folder()}."
 
 # %% ../../nbs/8_studio/03_editor.ipynb #542eeed1
 def used_texts(run: RunFolder) -> dict[str, str]:
-    "The texts of a run's own templates."
+    "Return the texts of a run's own templates."
     return texts_of(load_templates(run.file(RunFolder.TEMPLATES)))
 
 
 def _origin(run: RunFolder) -> dict[str, Any]:
-    "As `read_editing`; of a run in which nothing was edited, what its texts tell."
+    "Return `read_editing` of a run; if nothing was edited in it, which template its texts are."
     folder, known = run.file(RunFolder.TEMPLATES), ("default", *VERSIONS, *template_names()[1:])
     found, used = read_editing(folder), used_texts(run)
     if found and found.get("name", "") in ("", *known):
@@ -289,7 +302,7 @@ def _origin(run: RunFolder) -> dict[str, Any]:
 
 
 def keep_editing(editor: Editor, run: RunFolder) -> None:
-    "Write down which template a run's texts come from, and texts that are not used yet: with the run, not in it."
+    "Write which template a run's texts come from, and texts that are not used yet, into `editing.json`."
     now = {"name": editor.name, "game": editor.written_for}
     if editor.texts() != used_texts(run):
         now["draft"] = editor.texts()
@@ -298,14 +311,14 @@ def keep_editing(editor: Editor, run: RunFolder) -> None:
 
 
 def drop_draft(run: RunFolder) -> None:
-    "Forget the texts that were typed for a run and not used."
+    "Drop the texts that were typed for a run and not used."
     folder = run.file(RunFolder.TEMPLATES)
     if "draft" in (found := read_editing(folder)):
         write_json(folder / EDITING, {name: value for name, value in found.items() if name != "draft"})
 
 
 def show_run(editor: Editor, run: RunFolder) -> None:
-    "Edit what this run will ask, from where the editing was left."
+    "Show what this run will ask, and the texts that were typed for it and not used."
     settings, origin = run.settings, _origin(run)
     with editor.hold_trait_notifications():
         editor.simulator, editor.vocabulary = settings.simulator, settings.vocabulary
@@ -371,78 +384,57 @@ def new_settings(editor: Editor, like: RunSettings | None = None) -> RunSettings
     return changed_settings(like, **mine)
 
 # %% ../../nbs/8_studio/03_editor.ipynb #048afd19
-def linked(editor: Editor, trait: str, widget: widgets.Widget) -> widgets.Widget:
-    "A control that shows and sets a trait."
-    def from_state() -> None:
-        value = getattr(editor, trait)
-        offered = [one[1] if isinstance(one, tuple) else one for one in getattr(widget, "options", [value])]
-        if value not in offered:                                 # of a run that is opened, and not offered here
-            widget.options = (*widget.options, value)            # which chooses another one
-        if widget.value != value:
-            widget.value = value
-        setattr(editor, trait, value)
+def editor_field(
+    editor: Editor,
+    trait: str,
+    kind: type[widgets.DOMWidget],
+    label: str,
+    hint: str,
+    offered: Callable[[], Sequence[str]] | None = None,     # of a menu
+    **settings: Any,                                        # of the widget
+) -> widgets.DOMWidget:
+    "A control for a trait of the editor."
+    made = (number_field(label, hint, kind, **settings) if kind is widgets.BoundedIntText else
+            field(kind, label, hint, **settings))
+    return linked(editor, [trait, "simulator"], made, lambda: getattr(editor, trait),
+                  lambda value: setattr(editor, trait, value), offered)
 
-    bind(editor, [trait], from_state)
-    listen(widget, lambda value: setattr(editor, trait, value), editor)
-    return widget
 
-
-def choice_of(editor: Editor, trait: str, label: str, tooltip: str, names: tuple[str, ...]) -> widgets.Dropdown:
-    "A dropdown for a trait."
-    value = getattr(editor, trait)
-    return linked(editor, trait, widgets.Dropdown(
-        options=names if value in names else (*names, value), value=value, description=label, tooltip=tooltip,
-        style={"description_width": "initial"}, layout=widgets.Layout(width="auto", max_width="100%")))
-
-# %% ../../nbs/8_studio/03_editor.ipynb #4133e16c
 def settings_view(editor: Editor) -> widgets.Widget:
-    "Game, vocabulary, number of worlds, designer, its options, and what it may cost."
-    game = choice_of(editor, "simulator", "Game", "the game that worlds are designed for", games.names())
-    words = choice_of(editor, "vocabulary", "Vocabulary", "which settings of a world the designer may use",
-                    get_simulator(editor.simulator).vocabulary_names())
-    count = linked(editor, "num_worlds", number_field(
-        "Worlds", "how many worlds to ask for", value=editor.num_worlds, min=1, max=64))
-    who = choice_of(editor, "designer", "Designer", "rules: an expert curriculum, written by hand",
-                  designers.names())
+    "Game, vocabulary, number of worlds, designer, its options, and limits of what it may cost."
+    menu, number = widgets.Dropdown, widgets.BoundedIntText
     options = widgets.Box(layout=widgets.Layout(flex_flow="row wrap", grid_gap="4px 8px"))
-    limits = row(*(linked(editor, name, number_field(
-        label, hint, value=getattr(editor, name), min=0, max=largest))
-        for name, (label, largest, hint) in LIMITS.items()))
+    bind(editor, ["designer"], lambda: setattr(options, "children", [
+        _option_field(editor, name) for name in options_of(editor.designer) if name in OPTIONS]))
+    return column(
+        row(editor_field(editor, "simulator", menu, "Game", "the game that worlds are designed for", games.names),
+            editor_field(editor, "vocabulary", menu, "Vocabulary", "the settings of a world that the designer may use",
+                         lambda: get_simulator(editor.simulator).vocabulary_names()),
+            editor_field(editor, "num_worlds", number, "Worlds", "number of worlds to ask for", min=1, max=64),
+            editor_field(editor, "designer", menu, "Designer", "rules: an expert curriculum, written by hand",
+                         designers.names)),
+        options,
+        row(*(editor_field(editor, name, number, label, hint, min=0, max=largest)
+              for name, (label, largest, hint) in LIMITS.items())))
 
-    def vocabularies() -> None:
-        names = get_simulator(editor.simulator).vocabulary_names()
-        if words.options != names:
-            words.options = names
-            editor.vocabulary = names[0] if editor.vocabulary not in names else editor.vocabulary
 
-    bind(editor, ["simulator"], vocabularies)
-    bind(editor, ["designer"], lambda: setattr(options, "children", _option_fields(editor)))
-    return column(row(game, words, count, who), options, limits)
-
-
-def _option_fields(editor: Editor) -> tuple[widgets.Widget, ...]:
-    "A field for each option that the designer takes."
-    found = []
-    for name in options_of(editor.designer):
-        if name in OPTIONS:
-            label, tooltip = OPTIONS[name]
-            field = widgets.Text(value=str(editor.options.get(name, "")), description=label, tooltip=tooltip,
-                                 placeholder=tooltip, style={"description_width": "initial"},
-                                 layout=widgets.Layout(flex="1 1 260px", width="auto", max_width="400px"))
-            listen(field, functools.partial(editor.set_option, name), editor)
-            found.append(field)
-    return tuple(found)
+def _option_field(editor: Editor, name: str) -> widgets.Widget:
+    "A field for an option of the designer."
+    label, hint = OPTIONS[name]
+    made = field(widgets.Text, label, hint, value=str(editor.options.get(name, "")), placeholder=hint,
+                 layout={"flex": "1 1 260px", "width": "auto", "max_width": "400px"})
+    listen(made, functools.partial(editor.set_option, name), editor)
+    return made
 
 # %% ../../nbs/8_studio/03_editor.ipynb #76275998
 def _placeholder_list(editor: Editor) -> str:
-    "The placeholders of the template, and whether each is there; then what is wrong."
+    "Return what is wrong with the template, then its placeholders, and whether each is there."
     there = set(re.findall(r"\{\{[ \t]*!?[ \t]*(\w+)[ \t]*\}\}", editor.text))
     rows = "".join(f"<tr><td>{'✓' if name in there else '✗ missing'}</td><td><code>{{{{{name}}}}}</code></td>"
                    f"<td>{html.escape(PLACEHOLDERS[name])}</td></tr>" for name in placeholders(editor.kind))
     wrong = "".join(f'<div class="envgen-wrong">{html.escape(line)}</div>' for line in editor.complaints)
     state = wrong or note("All placeholders are in their places.", "envgen-quiet")
-    listed = fold("Placeholders", f"<table>{rows}</table>", opened=bool(wrong))
-    return f'<div class="envgen" role="status">{state}{listed}</div>'
+    return f'<div role="status">{state}{fold("Placeholders", f"<table>{rows}</table>", opened=bool(wrong))}</div>'
 
 
 def editor_view(editor: Editor) -> widgets.Widget:
@@ -450,51 +442,46 @@ def editor_view(editor: Editor) -> widgets.Widget:
     kind = widgets.ToggleButtons(options=[("First prompt", "first"), ("Later prompts", "update")], value=editor.kind,
                                  style={"button_width": "auto"},
                                  tooltips=["asked in cycle 1", "asked from cycle 2 on, with the success rates"])
-    area = widgets.Textarea(value=editor.text, rows=22, description="the template",
-                            tooltip="the template; {{…}} are placeholders",
+    area = widgets.Textarea(rows=22, description="the template", tooltip="the template; {{…}} are placeholders",
                             layout=widgets.Layout(width="auto", height="auto"))
     area.add_class("envgen")
     area.add_class("envgen-unlabelled")
-    listed, filled, changed = widgets.HTML(), widgets.HTML(), widgets.HTML()
-    linked(editor, "kind", kind)
-    listen(area, lambda text: setattr(editor, editor.kind, text), editor)
+    linked(editor, ["kind"], kind, lambda: editor.kind, lambda value: setattr(editor, "kind", value))
+    linked(editor, ["kind", "first", "update"], area, lambda: editor.text,
+           lambda text: setattr(editor, editor.kind, text))
 
-    def draw() -> None:
-        if area.value != editor.text:
-            area.value = editor.text
-        listed.value = _placeholder_list(editor)
-        filled.value = (f'<div class="envgen"><div class="envgen-text" tabindex="0" role="region" '
-                        f'aria-label="the filled-in prompt">{marked(editor.text, editor.values())}</div></div>')
+    def filled() -> str:
+        return (f'<div class="envgen-text" tabindex="0" role="region" aria-label="the filled-in prompt">'
+                f"{marked(editor.text, editor.values())}</div>")
+
+    def changed() -> str:
         lines = editor.difference()
-        changed.value = '<div class="envgen">' + fold(
-            "Difference to the kit's own template" + ("" if lines else ": none"),
-            quote(lines) if lines else "") + "</div>"
+        return fold("Difference to the kit's own template" + ("" if lines else ": none"), quote(lines) if lines else "")
 
-    bind(editor, ["kind", "first", "update", "complaints", "filled"], draw)
+    shown = ["kind", "first", "update", "complaints", "filled"]
     return column(kind, columns(
-        column(heading("Template"), area, listed, changed),
-        column(heading("What the model will get (what was put in is marked)"), filled)))
+        column(heading("Template"), area, html_view(editor, shown, functools.partial(_placeholder_list, editor)),
+               html_view(editor, shown, changed)),
+        column(heading("What the model will get (what was put in is marked)"), html_view(editor, shown, filled))))
 
 # %% ../../nbs/8_studio/03_editor.ipynb #231e0d09
 def names_view(editor: Editor) -> widgets.Widget:
     "The template that the texts come from, whether they were changed, and saving under a name."
-    choose = widgets.Dropdown(description="Template", tooltip="the kit's own, and those that you have saved",
-                              style={"description_width": "initial"}, layout=widgets.Layout(width="auto"))
-    name = widgets.Text(placeholder="a name to save under", description="Save as", tooltip="a name of your own",
-                        style={"description_width": "initial"}, layout=widgets.Layout(width="240px"))
-    told, (question, ask), drawing = widgets.HTML(), question_view(editor), False
+    choose = field(widgets.Dropdown, "Template", "the kit's own, and those that you have saved")
+    name = field(widgets.Text, "Save as", "a name of your own", placeholder="a name to save under",
+                 layout={"width": "240px"})
+    question, ask = question_view(editor)
 
     def draw() -> None:
-        nonlocal drawing
-        drawing, names = True, [*editor.names, *[editor.name] * (editor.name not in editor.names)]
-        choose.options = [(_label(editor, one), one) for one in names]
-        choose.value, drawing = editor.name, False
-        told.value = (f'<div class="envgen" role="status">{note(editor.said)}'
-                      f"{note(_CHANGED, 'envgen-quiet') if editor.changed else ''}</div>")
+        names = [*editor.names, *[editor.name] * (editor.name not in editor.names)]
+        with quiet():
+            choose.options = [((one or "of this run alone") + ", changed" * (
+                one == editor.name != "" and editor.changed), one) for one in names]
+            choose.value = editor.name
 
     def load(wanted: str) -> None:
         if editor.changed:
-            draw()                                               # the list shows the name that is true
+            draw()                                               # until the answer the list shows the present name
             ask(f"Load {wanted!r}? The text has changes that are not saved under a name.",
                 {"Discard them": lambda: editor.load(wanted, discard=True), "Keep them": lambda: None})
         else:
@@ -508,37 +495,30 @@ def names_view(editor: Editor) -> widgets.Widget:
         else:
             editor.save(wanted, replace=wanted == editor.name)
 
-    listen(choose, lambda value: None if drawing or value == editor.name else load(value), editor)
+    quiet = listen(choose, load, editor)
     bind(editor, ["names", "name", "changed", "said"], draw)
     bind(editor, ["name"], lambda: setattr(name, "value", editor.name if editor.name in editor.names[1:] else ""))
     keep = button("Save", "Save all texts of the template under this name", save, editor, "save")
-    return column(row(choose, name, keep, told), question, _foreign_view(editor, load))
+    state = html_view(editor, ["said", "changed"], lambda: (
+        f'<div role="status">{note(editor.said)}{note(_CHANGED * editor.changed, "envgen-quiet")}</div>'))
+    return column(row(choose, name, keep, state), question, _foreign_view(editor, load))
 
 
 _CHANGED = "● Changed. What you type is kept with this run; Save keeps it under a name, for other runs, too."
 
 
-def _label(editor: Editor, name: str) -> str:
-    "What a template is called in the list."
-    return (name or "of this run alone") + ", changed" * (name == editor.name != "" and editor.changed)
-
-
 def _foreign_view(editor: Editor, load: Callable[[str], None]) -> widgets.Widget:
-    "What to do about a text that was written for another game."
-    told = widgets.HTML()
-    whole = row(told, button("Use the kit's own", "It fits every game", lambda: load("default"), editor),
+    "A text that was written for another game, and what to do about it."
+    alert = html_view(editor, ["written_for", "simulator"], lambda: (
+        f'<div class="envgen-error" role="alert">This text was written for {html.escape(editor.written_for)}, and the '
+        f"game is {html.escape(editor.simulator)}.</div>") * editor.foreign())
+    whole = row(alert, button("Use the kit's own", "It fits every game", lambda: load("default"), editor),
                 button("Keep this text", "Ask with it in this game, too",
                        lambda: editor.set_trait("written_for", editor.simulator), editor))
-
-    def draw() -> None:
-        whole.layout.display = None if editor.foreign() else "none"
-        text = f"This text was written for {editor.written_for}, and the game is {editor.simulator}."
-        told.value = f'<div class="envgen envgen-error" role="alert">{html.escape(text)}</div>' * editor.foreign()
-
-    bind(editor, ["written_for", "simulator"], draw)
+    show_if(editor, ["written_for", "simulator"], editor.foreign, whole)
     return whole
 
 
 def prompt_view(editor: Editor) -> widgets.Widget:
-    "All of it."
+    "The whole page."
     return column(settings_view(editor), names_view(editor), error_view(editor), editor_view(editor))

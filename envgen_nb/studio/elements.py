@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['STATIC', 'STYLE', 'HELP', 'row', 'columns', 'column', 'field', 'number_field', 'heading', 'button', 'Page', 'bind',
-           'listen', 'framed', 'html_view', 'show_if', 'error_html', 'error_view', 'question_view', 'CopyButton',
-           'Road', 'Present', 'help_view']
+           'listen', 'linked', 'framed', 'html_view', 'show_if', 'error_html', 'error_view', 'question_view',
+           'CopyButton', 'Road', 'Present', 'help_view']
 
 # %% ../../nbs/8_studio/02_elements.ipynb #35e9eabe
+import contextlib
 import functools
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,15 +125,52 @@ def bind(state: HasTraits, names: Sequence[str], draw: Callable[[], None]) -> No
     redraw()
 
 
-def listen(control: widgets.Widget, act: Callable[[Any], None], state: HasTraits) -> None:
-    "Do something with each value that a control takes; what goes wrong appears in the studio, until it goes well."
+def listen(
+    control: widgets.Widget,
+    act: Callable[[Any], None],
+    state: HasTraits,                                        # where an error appears
+) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    "Call `act` with each value that a control takes; returns a context in which changes are not reported."
     last = list[str]()
 
     def chosen(change: Any) -> None:
         with catch_errors(state, last):
             act(change["new"])
 
+    @contextlib.contextmanager
+    def quiet() -> Iterator[None]:
+        control.unobserve(chosen, "value")
+        try:
+            yield
+        finally:
+            control.observe(chosen, "value")
+
     control.observe(chosen, "value")
+    return quiet
+
+
+def linked(
+    state: HasTraits,
+    names: Sequence[str],              # of the traits that the value, or what is offered, depends on
+    control: widgets.Widget,
+    get: Callable[[], Any],            # returns the value; None: not known
+    put: Callable[[Any], None],
+    offered: Callable[[], Sequence[Any]] | None = None,      # of a menu; a value that is not offered is added
+) -> widgets.Widget:
+    "Make a control show a value of a state, and set it."
+    def show() -> None:
+        if (value := get()) is None:
+            return
+        with quiet():
+            if offered is not None:
+                there = tuple(offered())
+                there = there if value in there else (*there, value)
+                control.options = there if there != control.options else control.options
+            control.value = value
+
+    quiet = listen(control, lambda value: None if value is None else put(value), state)
+    bind(state, names, show)
+    return control
 
 # %% ../../nbs/8_studio/02_elements.ipynb #56993f98
 def framed(inside: str) -> str:

@@ -23,7 +23,7 @@ from envgen_nb.designer.prompt import (
 from ..results import scores
 from ..results.page import fold, note, quote
 from .elements import STYLE, bind, button, column, error_view, listen, row
-from .editor import difference
+from .editor import text_difference
 from .session import Session
 from .step import choices
 from ..game.words import differences, settings_in_words
@@ -66,10 +66,10 @@ def _prompt(run: RunFolder, cycle: str, before: str) -> tuple[str, str]:
     if cycle == "cycle-1":
         kits = first_prompt(load_templates(), run.simulator, settings.vocabulary, settings.num_proposed,
                             design_context(run, 1))
-        return "the kit's own prompt", difference(kits, text)
+        return "the kit's own prompt", text_difference(kits, text)
     if cycle == "cycle-2":
         return "the first of the later prompts", text
-    return f"the prompt of {before.replace('-', ' ')}", difference(run.text(before, RunFolder.PROMPT) or "", text)
+    return f"the prompt of {before.replace('-', ' ')}", text_difference(run.text(before, RunFolder.PROMPT) or "", text)
 
 
 def asked(

@@ -7,7 +7,6 @@ __all__ = ['SHORT', 'BUDGETS', 'FIELDS', 'NAMES', 'offered', 'RunPlan', 'sentenc
 
 # %% ../../nbs/8_studio/05_plan.ipynb #8a000003
 import functools
-import html
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +20,11 @@ from ..cycle.edit import EditError, change_settings, untouched
 from ..cycle.settings import FEEDBACK, RunSettings, changed_settings, game_defaults
 from ..results import Expected, Pace, expected, pace_here
 from ..results.page import note
-from .elements import bind, button, column, listen, number_field, row
+from envgen_nb.studio.elements import (
+    bind, button, column, error_view, field, html_view, linked, number_field, row, show_if,
+)
 from ..results.progress import duration
-from .editor import Editor, linked, choice_of
+from .editor import Editor, editor_field
 from .session import Session
 from ..designer.base import designers
 from ..game.simulator import get_simulator
@@ -51,7 +52,7 @@ NAMES = ("preset", "learner", "curriculum", "feedback")      # settings of the p
 
 
 def offered(name: str, simulator: str) -> tuple[str, ...]:
-    "The names that can be chosen for a setting in a game."
+    "Return the names that can be chosen for a setting in a game."
     shown = get_simulator(simulator).observations
     return {"preset": tuple(name for name, preset in PRESETS.items() if preset.obs in shown),
             "learner": learners.names(), "curriculum": curricula.names(), "feedback": FEEDBACK}[name]
@@ -60,56 +61,52 @@ def offered(name: str, simulator: str) -> tuple[str, ...]:
 class RunPlan(HasTraits):
     "What is set in the panel, beside what the Prompt page says, and what it will take."
     values = Dict(help="of `FIELDS` and `NAMES`, and what else a preset sets")
-    told = Unicode("", help="what a run with this will take, in a sentence")
-    differs = Dict(help="setting → (the run that is open, the panel), where that run has begun")
+    estimate = Unicode("", help="what a run with this will take, in a sentence")
+    differs = Dict(help="setting → (the run that is open, the panel), if that run has begun")
     error = Unicode("", help="what went wrong, and what to do")
 
     def __init__(self, session: Session, editor: Editor):
         super().__init__()
         self.session, self.editor, self.open = session, editor, None
-        self.pace: dict[str, Pace | None] = {}                 # of runs like this one, as far as it was looked for
+        self.pace: dict[str, Pace | None] = {}                 # of runs like this one; None: none was found
         bind(session, ["run"], self._opened)
         bind(self, ["values"], self.refresh)
         bind(session, ["busy"], self._look_again)
         bind(editor, ["designer", "options", "num_worlds", "filled"], self.refresh)
 
     def _opened(self) -> None:
-        "Show what another run has."
+        "Show the settings of another run."
         run = self.session.run
         if run is not None and run.path != self.open:
             self.open = run.path
             self.values = {name: getattr(run.settings, name) for name in (*FIELDS, *NAMES)}
 
     def _look_again(self) -> None:
-        "Something has begun, or ended: what is not known yet may be known now."
+        "When an action has begun or ended: look again for a pace that was not known."
         self.pace = {key: found for key, found in self.pace.items() if found}
         self.refresh()
 
     def set(self, **values: Any) -> None:
-        "Set some of them."
+        "Set some of the values."
         self.values = {**self.values, **values}
 
     def take(self, budget: str) -> None:
-        "A preset, one of `BUDGETS`."
-        values = dict(BUDGETS[budget][1])
-        if "preset" not in values:
-            values["preset"] = self._usual()
-        if values["preset"] not in offered("preset", self.editor.simulator):
-            raise EditError(f"the game {self.editor.simulator} cannot be seen with the preset {values['agent']!r}")
+        "Set the values of a preset, one of `BUDGETS`; instead of a GPU's network the game's usual one."
+        game = self.editor.simulator
+        usual = game_defaults(game).get("preset", RunSettings.model_fields["preset"].default)
+        there = offered("preset", game)
+        now = self.values.get("preset", usual)
+        values = {"preset": usual if now == "paper" and usual in there else now} | BUDGETS[budget][1]
+        if values["preset"] not in there:
+            raise EditError(f"the game {game} cannot be seen with the preset {values['preset']!r}")
         self.set(**values)
 
-    def _usual(self) -> str:
-        "The agent of a game that is made for a processor."
-        usual = game_defaults(self.editor.simulator).get("preset", RunSettings.model_fields["preset"].default)
-        now = self.values.get("preset", usual)
-        return usual if now == "paper" and usual in offered("preset", self.editor.simulator) else now
-
     def settings(self, like: RunSettings) -> RunSettings:
-        "Those of a run with all else as in another one; `SettingsError` if that cannot be."
+        "Return the settings of a run with all else as in another one; `SettingsError` if that cannot be."
         return changed_settings(like, **self.values)
 
     def refresh(self) -> None:
-        "Work out what it will take, and in what it differs from the run that is open."
+        "Work out what a run will take, and in what it differs from the run that is open."
         run = self.session.run
         if run is None or not self.values:
             return
@@ -118,18 +115,16 @@ class RunPlan(HasTraits):
         key = f"{now.simulator} {now.learner} {now.preset} {now.preset_options} {now.device}"
         if key not in self.pace:
             self.pace[key] = pace_here(now)
-        self.told = sentence(expected(now, self.pace[key], self.tokens()), self.pace[key])
+        # tokens of a question and its answer: four characters each; recorded replies have about 250 per world
+        tokens = len(self.editor.filled) // 4, 250 * self.editor.num_worlds
+        self.estimate = sentence(expected(now, self.pace[key], tokens), self.pace[key])
         changed = {name: (getattr(run.settings, name), value) for name, value in self.values.items()
                    if getattr(run.settings, name) != value}
         self.differs = {} if all(record["event"] == "Changed" for record in self.session.records) else changed
 
-    def tokens(self) -> tuple[int, int]:
-        "Of a question and its answer, about: four characters each; this kit's recorded replies have 250 per world."
-        return len(self.editor.filled) // 4, 250 * self.editor.num_worlds
-
 # %% ../../nbs/8_studio/05_plan.ipynb #8a000008
 def sentence(found: Expected, like: Pace | None) -> str:
-    "What a run will take, in words."
+    "Return what a run will take, in words."
     time = ("how long it takes here is told after the first training on this machine" if like is None else
             f"about {duration(found.seconds)} on this machine, by {like.run} ({like.steps_per_second:,.0f} steps/s)")
     price = ("no model is called" if not found.calls else f"{counted(found.calls, 'model call')}, " + (
@@ -139,7 +134,7 @@ def sentence(found: Expected, like: Pace | None) -> str:
 
 
 def take_over(plan: RunPlan, session: Session) -> None:
-    "Write what is set into a run that nothing was done in yet; one that has begun stays as it is."
+    "Write what is set into a run in which nothing was done yet; one that has begun stays as it is."
     run = session.run
     if run is not None and untouched(run) and any(getattr(run.settings, name) != value
                                                   for name, value in plan.values.items()):
@@ -149,56 +144,37 @@ def take_over(plan: RunPlan, session: Session) -> None:
 # %% ../../nbs/8_studio/05_plan.ipynb #8a00000a
 def _control(plan: RunPlan, name: str) -> widgets.Widget:
     "The control of a setting."
-    hint = RunSettings.model_fields[name].description
+    hint, offer = RunSettings.model_fields[name].description, None
     if name in NAMES:
-        made = widgets.Dropdown(description=name.capitalize(), tooltip=hint, style={"description_width": "initial"},
-                                layout=widgets.Layout(width="auto"))
+        made = field(widgets.Dropdown, name.capitalize(), hint)
+        def offer() -> tuple[str, ...]:
+            return offered(name, plan.editor.simulator)
     else:
         label, most = FIELDS[name]
         kind = widgets.BoundedFloatText if name == "mixture_ratio" else widgets.BoundedIntText
         made = number_field(label, hint, kind, min=0, max=most, step=0.05 if name == "mixture_ratio" else 1)
-
-    def follow() -> None:
-        value = plan.values.get(name)
-        if value is None:
-            return
-        if name in NAMES:
-            there = offered(name, plan.editor.simulator)
-            options = there if value in there else (*there, value)
-            if made.options != options:
-                made.options = options
-        if made.value != value:
-            made.value = value
-
-    bind(plan, ["values"], follow)
-    listen(made, lambda value: plan.set(**{name: value}) if value is not None else None, plan)
-    return made
+    return linked(plan, ["values"], made, lambda: plan.values.get(name), lambda value: plan.set(**{name: value}), offer)
 
 
 def plan_view(
     plan: RunPlan,
     new: Callable[[], None],     # begins a run with what is set
 ) -> widgets.Widget:
-    "Presets, every number, what it will take; and a new run, where the one that is open has begun."
-    told, other = widgets.HTML(), widgets.HTML()
-    budgets = [button(name, what, functools.partial(plan.take, name), plan) for name, (what, _) in BUDGETS.items()]
-    who = choice_of(plan.editor, "designer", "Designer", "who designs the worlds; more about it on the Prompt page",
-                    designers.names())
-    again = column(other, button("New run with these settings", "Begin a run with what is set here", new, plan, "plus"))
-
-    def draw() -> None:
-        told.value = f'<div class="envgen" role="status">{note(plan.told)}</div>'
-        again.layout.display = "" if plan.differs else "none"
+    "Presets, every number, what it will take; and a new run, if the one that is open has begun."
+    def other() -> str:
         changed = "; ".join(f"{name.replace('_', ' ')} {was} → {now}" for name, (was, now) in plan.differs.items())
-        other.value = ('<div class="envgen">' + note(f"This run has begun, so its settings stay. Set here for another "
-                                                    f"run: {changed}.") + "</div>") if changed else ""
-        error.value = f'<div class="envgen-error" role="alert">{html.escape(plan.error)}</div>' if plan.error else ""
+        return note(f"This run has begun, so its settings stay. Set here for another run: {changed}.")
 
-    error = widgets.HTML()
-    bind(plan, ["told", "differs", "error"], draw)
-    controls = {name: _control(plan, name) for name in (*FIELDS, *NAMES)}
-    numbers = [controls[name] for name in FIELDS]
-    box = column(row(widgets.HTML("<b>Training</b>"), *budgets), row(*numbers),
-                 row(*(controls[name] for name in NAMES), who), told, error, again)
+    designer = editor_field(plan.editor, "designer", widgets.Dropdown, "Designer",
+                            "designs the worlds; more about it on the Prompt page", designers.names)
+    again = column(html_view(plan, ["differs"], other),
+                   button("New run with these settings", "Begin a run with what is set here", new, plan, "plus"))
+    show_if(plan, ["differs"], lambda: plan.differs, again)
+    box = column(
+        row(widgets.HTML("<b>Training</b>"), *(button(name, hint, functools.partial(plan.take, name), plan)
+                                               for name, (hint, _) in BUDGETS.items())),
+        row(*(_control(plan, name) for name in FIELDS)), row(*(_control(plan, name) for name in NAMES), designer),
+        html_view(plan, ["estimate"], lambda: f'<div role="status">{note(plan.estimate)}</div>'),
+        error_view(plan), again)
     box.add_class("envgen-box")
     return box

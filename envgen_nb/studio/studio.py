@@ -233,7 +233,7 @@ def _expected(studio: "Studio") -> widgets.Widget:
             f"{ini.absolute() if ini.exists() else 'the defaults'}")
     return column(row(button("Training settings", "How long the agent trains, with what, and what that takes",
                              lambda: studio.open_page("Train"), studio.session, "sliders"),
-                      html_view(studio.plan, ["told"], lambda: note(studio.plan.told))),
+                      html_view(studio.plan, ["estimate"], lambda: note(studio.plan.estimate))),
                   widgets.HTML(framed(note(kept, "envgen-quiet"))))
 
 # %% ../../nbs/8_studio/13_studio.ipynb #23d034c9
