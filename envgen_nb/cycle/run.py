@@ -32,6 +32,7 @@ from ..agent.learner import Learner, RandomLearner, learners
 from ..agent.networks import get_device, gpu_facts
 from ..agent.presets import Preset
 from ..agent.threads import keep_memory
+from ..agent.reward import rewards
 from ..agent.train import Report, Trainer
 from ..curriculum import curricula
 from ..game.episodes import Curriculum, Episodes
@@ -563,7 +564,7 @@ def _make_trainer(walk: _Walk) -> Trainer:
                                   num_threads=walk.threads, copy=False,
                                   **run.simulator.training_options(settings.vocabulary))
     curriculum = curricula.find(settings.curriculum)(num_envs, walk.seed(1), settings.mixture_ratio)
-    trainer = Trainer(walk.learner, venv, curriculum, walk.look_up)
+    trainer = Trainer(walk.learner, venv, curriculum, walk.look_up, rewards.find(settings.reward))
     begun = list(walk.rounds)[:walk.trained + bool(walk.rollouts)]
     for cycle in begun:
         _drawn(walk, cycle, curriculum)

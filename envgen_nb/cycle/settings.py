@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from ..agent.learner import learners
 from ..agent.networks import get_device
 from ..agent.presets import Preset, encoders, get_preset
+from ..agent.reward import rewards
 from ..curriculum import curricula
 from ..designer.prompt import load_templates
 from ..designer.base import Designer, DesignerError, check_consent, designers, make_designer, options_of
@@ -83,6 +84,8 @@ class RunSettings(BaseModel):
 
     learner: str = Field("ppo", description="who learns: ppo, ppo-memory, ppo-rare, ad, random, scripted (plays by "
                          "rules), or a class of your own")
+    reward: str = Field("game", description="what the agent learns from: game (the game's own reward), or a function "
+                        "of your own as package.module:function; results stay the game's own")
     preset: str = Field("symbols", description="network of the agent and the numbers it learns with: symbols, "
                         "symbols-long, laptop or paper")
     preset_options: dict[str, Any] = Field(default_factory=dict, description="numbers of the preset to change")
@@ -153,6 +156,7 @@ def _check_names(settings: RunSettings) -> None:
         raise ValueError(f"preset: {settings.preset} sees {observed}, which {settings.simulator} does not show")
     learners.check(settings.learner)
     curricula.check(settings.curriculum)
+    rewards.check(settings.reward)
     designers.check(settings.designer)                         # it is imported when it is asked
     get_device(settings.device, must_exist=False)
     if 0 < settings.num_candidates < settings.num_worlds:
@@ -189,7 +193,7 @@ def checked_settings(given: dict[str, Any]) -> RunSettings:
 # %% ../../nbs/5_cycle/01_settings.ipynb #cd70bb23
 # The settings that hold a name, and the registry that knows it.
 NAMING = {"simulator": games, "vocabulary": vocabularies, "designer": designers, "learner": learners,
-          "curriculum": curricula}
+          "curriculum": curricula, "reward": rewards}
 
 
 def take_names(given: Mapping[str, Any]) -> None:
@@ -244,7 +248,8 @@ def _check_room(settings: RunSettings) -> None:
 
 
 def _check_learner(settings: RunSettings) -> None:
-    "A `ValueError` if the learner, or an encoder of one's own, is not there, or if it cannot play the game."
+    "Raise a `ValueError` if learner, reward or an encoder of one's own is not there, or cannot play the game."
+    rewards.find(settings.reward)
     if is_target(settings.agent_preset.network.encoder):
         encoders.find(settings.agent_preset.network.encoder)
     found = learners.find(settings.learner)
@@ -338,6 +343,7 @@ _INI: dict[tuple[str, str], tuple[str, Callable[[str], Any]]] = {
     ("designer", "max_reasks"): ("max_reasks", int),
     ("agent", "preset"): ("preset", str),
     ("agent", "learner"): ("learner", str),
+    ("agent", "reward"): ("reward", str),
     ("agent", "device"): ("device", str),
     ("agent", "threads"): ("threads", int),
     ("runs", "folder"): ("folder", local_path),

@@ -71,6 +71,7 @@ class Orchard(GameVectorEnv):
         episodes: int | None = None,   # how many each sub-environment plays; None: without end
     ):
         self.num_envs, self.seed, self.length, self.obs, self.episodes = num_envs, seed, length, obs, episodes
+        self.assigned = np.zeros(num_envs, np.int32)
         self.single_observation_space = spaces.Box(0, 255, (40, 40, 3), np.uint8) if obs == "pixels" else spaces.Dict(
             {"grid": spaces.Box(0, 2, (5, 5), np.uint8), "late": spaces.Box(0, 1, (1,), np.float32)})
         self.buffers: dict[str, np.ndarray] = {}

@@ -23,7 +23,7 @@ class Registry:
         self,
         kind: str,                # what they are, for messages: "game"
         group: str,               # of entry points: "envgen_nb.games"
-        base: type,               # they are subclasses of it
+        base: type | None,        # they are subclasses of it; None: they are functions
         own: Mapping[str, str],   # the kit's: name → "package.module:Class"
         renamed: Mapping[str, str] = MappingProxyType({}),   # names of earlier versions → those of today
     ):
@@ -70,15 +70,17 @@ class Registry:
         "Whether the class behind a name may be imported."
         return isinstance(name, str) and (name in self.written or name in self.names())
 
-    def find(self, name: str) -> type:
-        "The class behind a name; `ValueError` if there is none, or if only a run folder names it."
+    def find(self, name: str) -> Any:
+        "Return the class or function of a name; `ValueError` if there is none, or if only a run folder names it."
         self.check(name)
         if not self.usable(name):
             raise ValueError(f"the {self.kind} {name} is a class that only the run's folder names, so it is not "
                              "imported. If you trust it, write its name as a parameter of the notebook, or give "
                              f"--trust on the command line; or install a package that offers it in {self.group}")
         found = self._load(name)
-        if not (inspect.isclass(found) and issubclass(found, self.base)):
+        if self.base is None and not inspect.isfunction(found):
+            raise ValueError(f"the {self.kind} {name} is no function")
+        if self.base and not (inspect.isclass(found) and issubclass(found, self.base)):
             raise ValueError(f"the {self.kind} {name} is no class that inherits from "
                              f"{self.base.__module__}.{self.base.__name__}")
         return found
