@@ -29,8 +29,9 @@ from speed_sim import stock_env
 
 from envgen_nb.agent.networks import has_bf16, initialise, make_encoder
 from envgen_nb.agent.presets import Preset, get_preset
-from envgen_nb.cycle.folder import create_run
-from envgen_nb.cycle.run import Evaluated, run_cycles
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.events import Evaluated
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.extras.check import training_speed
 from envgen_nb.game.files import machine

@@ -19,7 +19,8 @@ from nbconvert import HTMLExporter
 from PIL import Image, ImageSequence
 
 import envgen_nb
-from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.folder import RunFolder, RunFolderError
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import open_run, reserve_folder, runs_folder
 from envgen_nb.cycle.settings import RunSettings, SettingsError, load_settings, make_settings

@@ -9,9 +9,11 @@ import torch
 from forms import first
 
 from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
+from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.edit import position
-from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
-from envgen_nb.cycle.run import Evaluated, Finished, Training, run_cycles
+from envgen_nb.cycle.events import Evaluated, Finished, Training
+from envgen_nb.cycle.folder import RunFolder, RunFolderError
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import label_run
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.extras.batch import play

@@ -9,21 +9,14 @@ import torch
 
 from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.curriculum import Learnability
+from envgen_nb.cycle import ask
 from envgen_nb.cycle import run as run_module
+from envgen_nb.cycle.context import archived, as_designed, design_context, world_records
+from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.edit import design_again, position
-from envgen_nb.cycle.folder import (
-    RunFolder,
-    RunFolderError,
-    archived,
-    as_designed,
-    create_run,
-    design_context,
-    rollouts,
-    selected,
-    spent_rollouts,
-    world_records,
-)
-from envgen_nb.cycle.run import Accepted, Evaluated, Training, TriedOut, run_cycles
+from envgen_nb.cycle.events import Accepted, Evaluated, Training, TriedOut
+from envgen_nb.cycle.folder import RunFolder, RunFolderError, rollouts, selected, spent_rollouts
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.base import Request, designers
 from envgen_nb.designer.baselines import Adversarial
@@ -306,7 +299,7 @@ class Killed(Exception):
 def test_killed_while_worlds_are_chosen_it_is_the_same(adversarial, tmp_path, monkeypatch):
     """Before, in the middle of, and after the agent has played; what is in selection.json is not played again."""
     run, played = create_run(adversarial[0].settings, tmp_path / "run"), []
-    real, reply = run_module.evaluate, Adversarial.reply
+    real, reply = ask.evaluate, Adversarial.reply
 
     def killed_playing(learner, venv, runs, seed, callback=None):
         def look(done):
@@ -323,7 +316,7 @@ def test_killed_while_worlds_are_chosen_it_is_the_same(adversarial, tmp_path, mo
     while run.evaluation("cycle-0") is None:
         next(event for event in run_cycles(run.path) if isinstance(event, Evaluated))
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(run_module, "evaluate", killed_playing)
+        patch.setattr(ask, "evaluate", killed_playing)
         list(run_cycles(run.path))
     assert run.selection("cycle-1") == [] and run.worlds("cycle-1") == []
     with monkeypatch.context() as patch, pytest.raises(Killed):
@@ -332,7 +325,7 @@ def test_killed_while_worlds_are_chosen_it_is_the_same(adversarial, tmp_path, mo
     kept = (run.path / "cycle-1" / "selection.json").read_bytes()
     assert run.text("cycle-1", "reply.md") is None and json.loads(kept)["steps"] == selected(run)["cycle-1"]
     with monkeypatch.context() as patch:                                  # from here on nobody may play it again
-        patch.setattr(run_module, "_played", lambda *_: pytest.fail("it was played again"))
+        patch.setattr(ask, "_played", lambda *_: pytest.fail("it was played again"))
         next(event for event in run_cycles(run.path) if isinstance(event, Accepted))
     list(run_cycles(run.path))
     assert (run.path / "cycle-1" / "selection.json").read_bytes() == kept

@@ -7,9 +7,11 @@ import torch
 
 from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.cycle import run as run_module
+from envgen_nb.cycle.context import world_records
+from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.edit import change_settings, position
-from envgen_nb.cycle.folder import create_run, world_records
-from envgen_nb.cycle.run import Accepted, Evaluated, Training, run_cycles
+from envgen_nb.cycle.events import Accepted, Evaluated, Training
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.results import binned_returns, history, training_episodes, training_score
 from envgen_nb.results.figures import learning_figure, table_text

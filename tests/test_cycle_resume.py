@@ -19,8 +19,10 @@ from envgen_nb.agent.guards import NotFiniteError
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import num_rollouts
 from envgen_nb.cycle import run as run_module
-from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
-from envgen_nb.cycle.run import Training, run_cycles
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.events import Training
+from envgen_nb.cycle.folder import RunFolder, RunFolderError
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.game.files import FolderInUse, read_jsonl
 from envgen_nb.simulators.crafter.vector import CrafterVectorEnv

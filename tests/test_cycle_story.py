@@ -5,11 +5,14 @@ import shutil
 import pytest
 from forms import first
 
-from envgen_nb.cycle import edit
+from envgen_nb.cycle import ask, edit
 from envgen_nb.cycle import run as run_module
+from envgen_nb.cycle.context import as_taken, is_edited
+from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.edit import change_settings, edit_worlds
-from envgen_nb.cycle.folder import RunFolder, as_taken, create_run, designed_by, designer_names, is_edited, machines
-from envgen_nb.cycle.run import Accepted, Evaluated, Started, run_cycles
+from envgen_nb.cycle.events import Accepted, Evaluated, Started
+from envgen_nb.cycle.folder import RunFolder, designed_by, designer_names, machines
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.base import Reply, Usage, designers
 from envgen_nb.designer.design import BudgetError
@@ -136,8 +139,8 @@ def test_a_kill_after_a_reply_loses_no_call(tmp_path, monkeypatch):
                 raise Killed
         write_text(path, text)
 
-    write_text = run_module.write_text
-    monkeypatch.setattr(run_module, "write_text", killed)
+    write_text = ask.write_text
+    monkeypatch.setattr(ask, "write_text", killed)
     for _ in range(5):
         with pytest.raises(Killed):
             list(run_cycles(run.path))

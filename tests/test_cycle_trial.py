@@ -9,19 +9,13 @@ from test_cycle_feedback import SMALL, same, stopped_and_resumed
 
 from envgen_nb.agent.evaluate import evaluate
 from envgen_nb.agent.learner import RandomLearner
-from envgen_nb.cycle import run as run_module
+from envgen_nb.cycle import ask
+from envgen_nb.cycle.context import as_designed, as_taken, origins, tried_out
+from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.edit import design_again, edit_worlds, position
-from envgen_nb.cycle.folder import (
-    PLAYERS,
-    as_designed,
-    as_taken,
-    create_run,
-    origins,
-    selected,
-    spent_rollouts,
-    tried_out,
-)
-from envgen_nb.cycle.run import Accepted, Prompted, Rejected, TriedOut, run_cycles
+from envgen_nb.cycle.events import Accepted, Prompted, Rejected, TriedOut
+from envgen_nb.cycle.folder import PLAYERS, selected, spent_rollouts
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.base import Designer, Reply, designers, make_designer
 from envgen_nb.designer.design import DesignError, learnability, most_learnable
@@ -114,7 +108,7 @@ def test_a_stop_after_worlds_were_tried_out_plays_them_once(tmp_path, monkeypatc
     kept = run.selection("cycle-1")
     assert any(isinstance(value, list) for one in kept[0]["worlds"] for section in one.values()
                for value in section.values())
-    monkeypatch.setattr(run_module, "_played", lambda *_: pytest.fail("they were played again"))
+    monkeypatch.setattr(ask, "_played", lambda *_: pytest.fail("they were played again"))
     next(event for event in run_cycles(run.path) if isinstance(event, Accepted))
     assert run.selection("cycle-1") == kept and len(kept) == 2 and sum(one["steps"] for one in kept) == tried.steps
 
@@ -126,7 +120,7 @@ def test_the_designer_chooses(choosing, tmp_path):
         events.append(event)
         if isinstance(event, Rejected):
             break                                               # stopped before the second answer
-    assert position(run).step == "design" and run.last_question("cycle-1") == "cycle-1/trial"
+    assert position(run).step == "design" and (run.path / "cycle-1" / "trial" / "prompt.md").exists()
     events += list(run_cycles(run.path))
     first, second, again, later, last = choosing
     assert not first.tried and len(second.tried) == 4 and second.num_worlds == 2 and first.num_worlds == 4
@@ -154,7 +148,7 @@ def test_before_training_worlds_can_be_chosen_again(choosing, tmp_path):
     run = create_run(make_settings(**TRIED, designer="choosing", chooser="designer"), tmp_path / "run")
     next(event for event in run_cycles(run.path) if isinstance(event, Accepted))
     kept, worlds = run.selection("cycle-1"), run.worlds("cycle-1")
-    assert design_again(run, "cycle-1") == 1 and run.last_question("cycle-1") == "cycle-1"
+    assert design_again(run, "cycle-1") == 1 and not (run.path / "cycle-1" / "trial").exists()
     assert (run.path / "cycle-1" / "drafts" / "1" / "trial" / "reply.md").exists()
     next(event for event in run_cycles(run.path) if isinstance(event, Accepted))
     assert run.selection("cycle-1") == kept and run.worlds("cycle-1") == worlds             # nothing is played twice

@@ -19,8 +19,10 @@ from urllib.parse import quote
 import pytest
 from chat_server import ChatServer, answer, drop, drop_midway, raw, refuses, slow, status
 
-from envgen_nb.cycle.folder import create_run, write_worlds
-from envgen_nb.cycle.run import Accepted, run_cycles
+from envgen_nb.cycle.context import write_worlds
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.events import Accepted
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import open_run
 from envgen_nb.cycle.settings import SettingsError, load_settings, make_settings
 from envgen_nb.designer.base import DesignerError, Request, make_designer

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from envgen_nb.cycle.folder import create_run
-from envgen_nb.cycle.run import Accepted, run_cycles
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.events import Accepted
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.game.files import write_text
 from envgen_nb.results.progress import watch

@@ -6,8 +6,9 @@ from game_by_docs import OBJECTIVES, Orchard
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from envgen_nb.agent.clips import clip, record
-from envgen_nb.cycle.folder import create_run
-from envgen_nb.cycle.run import Evaluated, Finished, run_cycles
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.events import Evaluated, Finished
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.game.conformance import check_simulator
 from envgen_nb.game.simulator import games, get_simulator

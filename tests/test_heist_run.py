@@ -14,8 +14,10 @@ if not procgen_package():
 
 from envgen_nb.agent.checkpoint import load_checkpoint, save_checkpoint
 from envgen_nb.agent.presets import get_preset
-from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run
-from envgen_nb.cycle.run import Training, run_cycles
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.events import Training
+from envgen_nb.cycle.folder import RunFolder, RunFolderError
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.extras.batch import play
 from envgen_nb.extras.cli import main

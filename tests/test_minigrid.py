@@ -9,8 +9,10 @@ import pytest
 pytest.importorskip("minigrid")
 
 from envgen_nb.agent.clips import record
-from envgen_nb.cycle.folder import RunFolder, create_run
-from envgen_nb.cycle.run import Evaluated, run_cycles
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.events import Evaluated
+from envgen_nb.cycle.folder import RunFolder
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.prompt import first_prompt, load_templates
 from envgen_nb.designer.reply import Design, format_reply, parse_reply, response_schema

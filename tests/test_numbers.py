@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from envgen_nb.agent.evaluate import Evaluation
-from envgen_nb.cycle.folder import create_run
+from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.game.files import append_jsonl, write_json
 from envgen_nb.results import kept_summary, measured_rates, scores, summary

@@ -11,7 +11,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.runs import list_runs, open_run, reserve_folder
 from envgen_nb.cycle.settings import SettingsError, make_settings, read_ini
 from envgen_nb.experiment.file import parse_experiment

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envgen_nb.cycle.folder import RunFolder, RunFolderError, create_run, trust
+from envgen_nb.cycle.create import create_run, trust
+from envgen_nb.cycle.folder import RunFolder, RunFolderError
 from envgen_nb.cycle.settings import NAMING, SettingsError, changed_settings, make_settings
 from envgen_nb.designer.base import designers
 from envgen_nb.extras.cli import main

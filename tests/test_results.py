@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from envgen_nb.cycle.folder import create_run
-from envgen_nb.cycle.run import Training, run_cycles
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.events import Training
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.results import (
     MIN_SEEDS,

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.settings import RunSettings, SettingsError, load_settings, make_settings
 from envgen_nb.experiment.file import parse_experiment
 from envgen_nb.extras.batch import find_notebook, notebook_parameters, read_parameters

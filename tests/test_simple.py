@@ -4,8 +4,10 @@ import pytest
 from gymnasium import spaces
 from pydantic import Field
 
-from envgen_nb.cycle.folder import RunFolder, create_run
-from envgen_nb.cycle.run import Evaluated, run_cycles
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.events import Evaluated
+from envgen_nb.cycle.folder import RunFolder
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.game.conformance import check_simulator
 from envgen_nb.game.simple import Game, SimpleSimulator

@@ -18,9 +18,11 @@ from chat_server import ChatServer, answer, slow, status
 from envgen_nb.agent.checkpoint import load_checkpoint
 from envgen_nb.agent.learner import tree_index
 from envgen_nb.cycle import run as run_module
+from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.edit import change_templates
-from envgen_nb.cycle.folder import RunFolder, create_run
-from envgen_nb.cycle.run import run_cycles, worked
+from envgen_nb.cycle.events import worked
+from envgen_nb.cycle.folder import RunFolder
+from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import newest_run, open_run
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.prompt import load_templates
@@ -88,8 +90,13 @@ def test_a_long_start_is_told_with_a_clock(tmp_path, monkeypatch):
     """The first time on a machine the game is compiled before anything happens in the run."""
     session, said = session_in(tmp_path / "run"), []
     session.observe(lambda change: said.append(change.new), "said")
-    opened = run_module._open
-    monkeypatch.setattr(run_module, "_open", lambda *given: (time.sleep(2.2), opened(*given))[1])
+    opened = run_module.open_context
+
+    def slowly(run, **hooks):
+        time.sleep(2.2)
+        return opened(run, **hooks)
+
+    monkeypatch.setattr(run_module, "open_context", slowly)
     session.generate()
     done(session)
     assert any("which takes one to three minutes · for" in line for line in said) and "2 worlds" in said[-1], said

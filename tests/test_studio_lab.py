@@ -16,7 +16,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import THEMES, Browser
 
-from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.runs import Labels, label_run, read_labels
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.game.files import read_jsonl

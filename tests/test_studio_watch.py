@@ -7,7 +7,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import write_notebook
 
-from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.results.report import write_report

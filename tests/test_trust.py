@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from chat_server import ChatServer, answer
 
-from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import SettingsError, changed_settings, load_settings, make_settings
 from envgen_nb.designer import trust

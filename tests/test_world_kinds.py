@@ -12,7 +12,8 @@ from pydantic import Field, model_validator
 from test_designer_reply import check_strict, fits
 from test_simple import Building, StairsWorld
 
-from envgen_nb.cycle.folder import RunFolder, create_run
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.prompt import first_prompt, load_templates

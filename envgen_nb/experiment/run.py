@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..cycle.folder import RunFolder, create_run, read_file
+from ..cycle.create import create_run
+from ..cycle.folder import RunFolder, read_file
 from ..cycle.run import run_cycles
 from ..designer.base import Usage
 from ..designer.trust import name_destinations

@@ -28,7 +28,8 @@ from jupyter_core.utils import run_sync
 import envgen_nb
 
 from ..agent.networks import get_device
-from ..cycle.folder import RunFolder, check_free, placebo, resume_command
+from ..cycle.create import check_free, placebo
+from ..cycle.folder import RunFolder, resume_command
 from ..cycle.run import run_cycles
 from ..cycle.runs import load_agent, open_run
 from ..cycle.settings import OLD_NAMES, RunSettings, SettingsError, check_designer, load_settings

@@ -57,7 +57,8 @@ def _consent(designers: Sequence[Any], trust: bool) -> None:
 
 def _open(args: argparse.Namespace) -> Any:
     "The run that a command is about."
-    from envgen_nb.cycle.folder import RunFolder, trust
+    from envgen_nb.cycle.create import trust
+    from envgen_nb.cycle.folder import RunFolder
     if args.trust:
         trust(args.run)
     return RunFolder(args.run)
@@ -66,7 +67,7 @@ def _open(args: argparse.Namespace) -> Any:
 def _resume(args: argparse.Namespace) -> int:
     "Go on with a run that was stopped or killed."
     from envgen_nb.cycle.edit import change_settings
-    from envgen_nb.cycle.folder import designer_of
+    from envgen_nb.cycle.create import designer_of
     from envgen_nb.cycle.settings import NAMING, check_designer
     limits = {name: getattr(args, name) for name in ("max_reasks", "max_calls", "max_tokens")}
     run = change_settings(_open(args), **{name: limit for name, limit in limits.items() if limit is not None})
@@ -123,7 +124,7 @@ def _worlds(args: argparse.Namespace) -> int:
         for warning in simulator.warnings(world):
             print(f"    warning: {warning}")
     if args.out:
-        from envgen_nb.cycle.folder import write_sheet
+        from envgen_nb.cycle.context import write_sheet
         write_sheet(args.out, [simulator.preview(world, args.seed) for world in worlds],
                     [f"Environment {number}" for number in range(1, len(worlds) + 1)])
         print(f"drawn in {args.out}")

@@ -8,7 +8,9 @@ __all__ = ['archive_html', 'tried_html', 'bottleneck_html', 'told_html']
 # %% ../../nbs/6_results/05_archive.ipynb #77b00003
 import html
 
-from ..cycle.folder import Archived, RunFolder, archived, design_context, tried_out, world_records
+from ..cycle.context import archived, design_context, tried_out, world_records
+from ..cycle.folder import RunFolder
+from ..designer.prompt import Archived
 from ..designer.design import learnability
 from ..designer.prompt import WorldRecord, spending
 from ..designer.reply import strip_markdown

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from ..cycle.folder import RunFolder, in_the_original, origins
+from ..cycle.context import in_the_original, origins
+from ..cycle.folder import RunFolder
 from ..designer.prompt import SELDOM, missing_conditions, shown_conditions
 from ..designer.reply import strip_markdown
 from . import scores, training_episodes, training_score

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from IPython.display import HTML, display
 from tqdm import tqdm
 
-from ..cycle.run import Event
+from ..cycle.events import Event
 from ..cycle.folder import PLACES
 from ..game.files import read_jsonl
 from ..game.world import printable

@@ -34,11 +34,11 @@ from PIL import Image
 
 from ..game.episodes import Episodes
 from ..cycle.edit import position
+from ..cycle.context import in_the_original, is_edited, origins, tried_out, world_records
 from envgen_nb.cycle.folder import (
-    RunFolder, RunFolderError, designed_by, designer_names, in_the_original, is_edited, machine_changes, machines,
-    origins, resume_command, tried_out, world_records,
+    RunFolder, RunFolderError, designed_by, designer_names, machine_changes, machines, resume_command,
 )
-from ..cycle.run import worked
+from ..cycle.events import worked
 from ..cycle.runs import load_agent
 from ..cycle.settings import RunSettings, game_defaults
 from ..designer.prompt import SELDOM, WorldRecord, load_templates, missing_conditions, spending

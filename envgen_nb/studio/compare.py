@@ -24,7 +24,8 @@ import ipywidgets as widgets
 from PIL import Image
 from traitlets import Dict, HasTraits, List, Unicode
 
-from ..cycle.folder import RunFolder, RunFolderError, origins
+from ..cycle.context import origins
+from ..cycle.folder import RunFolder, RunFolderError
 from ..cycle.runs import Labels, display_name, list_runs, read_labels, runs_folder
 from ..designer.reply import strip_markdown
 from ..experiment.folder import ExperimentFolder

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import ipywidgets as widgets
 
-from ..cycle.folder import RunFolder, is_edited
+from ..cycle.context import is_edited
+from ..cycle.folder import RunFolder
 from ..designer.base import Usage
 from ..designer.reply import annotated
 from ..game.world import printable

@@ -23,7 +23,8 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 
 from ..cycle.edit import EditError, change_settings, change_templates, design_again
-from ..cycle.folder import RunFolder, design_context, origins
+from ..cycle.context import design_context, origins
+from ..cycle.folder import RunFolder
 from ..cycle.runs import runs_folder
 from ..cycle.settings import RunSettings, changed_settings, game_defaults, make_settings
 from envgen_nb.designer.prompt import (

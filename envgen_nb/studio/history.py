@@ -14,7 +14,8 @@ from pathlib import Path
 import ipywidgets as widgets
 
 from ..cycle.edit import change_templates
-from ..cycle.folder import RunFolder, RunFolderError, design_context, origins
+from ..cycle.context import design_context, origins
+from ..cycle.folder import RunFolder, RunFolderError
 from ..cycle.settings import changed_settings
 from ..designer.base import Usage
 from envgen_nb.designer.prompt import (

@@ -25,7 +25,8 @@ from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode
 
 from ..cycle.edit import EditError, Position, design_again, edit_worlds, position, take_back
 from ..cycle.folder import RunFolder, counted_in
-from ..cycle.run import Accepted, Evaluated, Event, Training, run_cycles
+from ..cycle.events import Accepted, Evaluated, Event, Training
+from ..cycle.run import run_cycles
 from ..cycle.runs import new_run
 from ..cycle.settings import RunSettings
 from ..designer.design import BudgetError, DesignError

@@ -25,7 +25,8 @@ from IPython.display import HTML, display
 from PIL import Image, ImageDraw
 
 from ..cycle.edit import EditError, change_templates
-from ..cycle.folder import RunFolder, as_designed
+from ..cycle.context import as_designed
+from ..cycle.folder import RunFolder
 from ..cycle.runs import different, load_agent, open_run, runs_folder
 from ..cycle.settings import find_ini, load_settings
 from ..designer.base import designs_worlds
