@@ -29,18 +29,18 @@ class World(Section):
     """The settings of one training world of one game; with nothing set it is the ordinary game.
 
     Subclasses give each field a description, a kind with its range (`parameters` lists them) and the default `None`,
-    which stands for the game's own value. From these come the prompt's list of parameters, the JSON schema for
+    which means the game's own value. From these come the prompt's list of parameters, the JSON schema for
     structured output, the studio's controls and the complaints: they cannot disagree.
     """
-    constraints: ClassVar[tuple[str, ...]] = ()   # what validators demand of several settings, for the prompt's rules
+    constraints: ClassVar[tuple[str, ...]] = ()   # rules that validators check between settings, for the prompt
 
     def settings(self) -> dict[str, Any]:
-        "What is set, as plain JSON data; what has its usual value is left out."
+        "Return what is set as plain JSON data; settings at their usual value are left out."
         return self.model_dump(mode="json", exclude_none=True)      # lists, not tuples: comparable with a file
 
     @classmethod
     def from_file_spelling(cls, data: Any) -> Any:
-        "JSON data of a configuration file in today's words; a game overrides this for older spellings of its files."
+        "Return JSON data of a configuration file in today's names; a game overrides this to read older spellings."
         return data
 
     def __str__(self) -> str:
@@ -50,15 +50,15 @@ class World(Section):
 @dataclass(frozen=True)
 class Parameter:
     "One setting of a world, in the words of the prompt."
-    path: tuple[str, ...]                  # where it stands in the world: ("inventory_settings", "wood")
+    path: tuple[str, ...]                  # its place in the world: ("inventory_settings", "wood")
     description: str                       # one line for people and models
     kind: str = "integer"                  # or "number", "choice", "choices", "position", "records"
     choices: tuple[Any, ...] = ()          # the allowed values, if they are few and named
     low: float | None = None               # the smallest allowed number, if it is a number
     high: float | None = None              # the largest; of a list its longest length
     parts: tuple["Parameter", ...] = ()    # of a position x and y, of records their settings
-    required: bool = False                 # whether it cannot be left out; only in records
-    nullable: bool = True                  # whether null stands for leaving it out
+    required: bool = False                 # True: it cannot be left out; only in records
+    nullable: bool = True                  # True: null means that it is left out
 
     @property
     def name(self) -> str:
@@ -66,7 +66,7 @@ class Parameter:
 
     @property
     def many(self) -> bool:
-        "Whether it is a list of choices instead of one."
+        "True if it is a list of choices instead of one."
         return self.kind == "choices"
 
     @property
@@ -100,7 +100,7 @@ def _bounds(metadata: Sequence[Any]) -> tuple[float | None, float | None]:
 
 
 def _is_section(kind: Any) -> bool:
-    "Whether a field's type is a group of settings."
+    "True if a field's type is a group of settings."
     return isinstance(kind, type) and issubclass(kind, Section)
 
 # %% ../../nbs/1_game/01_world.ipynb #15fa1809
@@ -108,39 +108,29 @@ KINDS = ("a Literal, a bool, a tuple of Literals, a bounded int or float, a posi
          "or a list of records (a tuple of a Section, with a max_length)")
 
 
-def _of_kind(kind: Any, path: tuple[str, ...], low: float | None, high: float | None) -> dict[str, Any] | None:
-    "What a type and a range say of a parameter; None if a prompt could not say it."
-    inside, bounded = typing.get_args(kind), low is not None and high is not None
-    if typing.get_origin(kind) is Literal:
-        return {"kind": "choice", "choices": inside}
-    if kind is bool:
-        return {"kind": "choice", "choices": (True, False)}
-    if kind in (int, float) and bounded:
-        return {"kind": "integer" if kind is int else "number", "low": low, "high": high}
-    if typing.get_origin(kind) is not tuple or len(inside) != 2:
-        return None
-    if inside[1] is not ...:
-        x, y = (Parameter((*path, name), "", "integer", (), *_bounds(typing.get_args(one)[1:]))
-                for name, one in zip("xy", inside, strict=True))
-        plain = all(typing.get_args(one)[:1] == (int,) for one in inside)
-        return {"kind": "position", "parts": (x, y)} if plain and None not in (x.low, x.high, y.low, y.high) else None
-    if typing.get_origin(inside[0]) is Literal:
-        return {"kind": "choices", "choices": typing.get_args(inside[0]), "high": high}
-    if not _is_section(inside[0]) or high is None:
-        return None
-    parts = tuple(parameters(inside[0], path))
-    simple = all(part.kind != "records" and len(part.path) == len(path) + 1 for part in parts)
-    return {"kind": "records", "parts": parts, "high": high} if simple else None
-
-# %% ../../nbs/1_game/01_world.ipynb #463de0da
 def _parameter(path: tuple[str, ...], field: FieldInfo) -> Parameter:
-    "The parameter that a field declares; a `TypeError` when a prompt could not say its range."
-    kind, nullable = field.annotation, False
+    "The parameter that a field declares; `TypeError` if a prompt could not describe its values."
+    kind, nullable, found = field.annotation, False, {}
     if typing.get_origin(kind) in (types.UnionType, typing.Union):        # `X | None`: what is X?
         nullable = type(None) in typing.get_args(kind)
         kind = next(arg for arg in typing.get_args(kind) if arg is not type(None))
-    found = _of_kind(kind, path, *_bounds(field.metadata))
-    if found is None:
+    origin, inside, (low, high) = typing.get_origin(kind), typing.get_args(kind), _bounds(field.metadata)
+    if origin is Literal or kind is bool:
+        found = {"kind": "choice", "choices": inside or (True, False)}
+    elif kind in (int, float) and None not in (low, high):
+        found = {"kind": "integer" if kind is int else "number", "low": low, "high": high}
+    elif origin is tuple and len(inside) == 2 and inside[1] is not ...:
+        x, y = (Parameter((*path, name), "", "integer", (), *_bounds(typing.get_args(one)[1:]))
+                for name, one in zip("xy", inside, strict=True))
+        if all(typing.get_args(one)[:1] == (int,) for one in inside) and None not in (x.low, x.high, y.low, y.high):
+            found = {"kind": "position", "parts": (x, y)}
+    elif origin is tuple and len(inside) == 2 and typing.get_origin(inside[0]) is Literal:
+        found = {"kind": "choices", "choices": typing.get_args(inside[0]), "high": high}
+    elif origin is tuple and len(inside) == 2 and _is_section(inside[0]) and high is not None:
+        parts = tuple(parameters(inside[0], path))
+        if all(part.kind != "records" and len(part.path) == len(path) + 1 for part in parts):
+            found = {"kind": "records", "parts": parts, "high": high}
+    if not found:
         raise TypeError(f"{'.'.join(path)}: a world's field is {KINDS}")
     return Parameter(path, field.description or "", **found, required=field.is_required(), nullable=nullable)
 
@@ -169,9 +159,9 @@ def printable(
 # %% ../../nbs/1_game/01_world.ipynb #08a10735
 @dataclass(frozen=True)
 class Complaint:
-    "One thing to be said against a world, in words that a person or a model can act on: a mistake, or a warning."
+    "A mistake in a world, or a warning, in words that a person or a model can act on."
     message: str                    # what is wrong and what is allowed
-    environment: int | None = None  # which of the proposed environments, from 1; None: the reply as a whole
+    environment: int | None = None  # number of the proposed environment, from 1; None: the reply as a whole
     field: str = ""                 # where: "inventory_settings.wood"; "" for the world as a whole
 
     def __post_init__(self):
@@ -184,81 +174,61 @@ class Complaint:
         return f"{', '.join(where)}: {self.message}" if where else self.message
 
 # %% ../../nbs/1_game/01_world.ipynb #fb922c54
+_SPOT = re.compile(r"(\w+(?:\.\w+)*)(?:\[\d+\](?:\.\w+)?)?(?=: )")       # "trees[2].place" of a validator's line
+
+
 def _shown(value: Any, longest: int = 60) -> str:
-    "A value as it stood in the reply, cut to a readable length."
+    "A value as JSON, cut to a readable length."
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _known(model: type[Section]) -> dict[tuple[str, ...], Parameter]:
-    "The parameters of a class of worlds by their paths, those inside records too."
-    found = parameters(model)
-    return {p.path: p for p in (*found, *(part for p in found if p.kind == "records" for part in p.parts))}
-
-
-def _place(
-    known: Mapping[tuple[str, ...], Parameter],
-    error: Mapping[str, Any],   # one of pydantic's
-) -> tuple[tuple[str, ...], Parameter | None, str]:   # the path, the parameter there, the place: "trees[2].kind"
-    "Where one of pydantic's errors is."
-    path, found, place = (), None, ""
-    for part in error["loc"]:
-        if isinstance(part, str):
-            path, place = (*path, part), f"{place}.{part}" if place else part
-            found = known.get(path)
-        elif found and found.kind == "records":
-            found, place = None, f"{place}[{part}]"
-        elif found and found.kind == "position" and error["type"] != "missing":
-            found, place = found.parts[part], f"{place}[{part}]"
-    return path, found, place
-
-# %% ../../nbs/1_game/01_world.ipynb #60a9e77a
-def _complaints(
-    known: Mapping[tuple[str, ...], Parameter], error: Mapping[str, Any], environment: int | None,
-) -> list[Complaint]:
-    "One of pydantic's errors in plain words, with what the field allows."
-    path, found, place = _place(known, error)
-    value = _shown(error["input"])
-    if error["type"] == "extra_forbidden":
-        siblings = {p[len(path) - 1] for p in known if p[: len(path) - 1] == path[:-1] and len(p) >= len(path)}
-        message = f"there is no such setting; here one may set: {', '.join(sorted(siblings))}"
-    elif error["type"] == "missing" and found and isinstance(error["loc"][-1], str):
-        message = f"it is missing; allowed: {found.allowed}"
-    elif found:
-        message = f"{value} is not allowed; allowed: {found.allowed}"
-    elif error["type"] in ("model_type", "dict_type", "model_attributes_type"):
-        message = f"expected a JSON object with settings, got {value}"
-    else:
-        said = str(error.get("ctx", {}).get("error", error["msg"]))
-        return [_placed(known, place, line, environment) for line in said.splitlines()]
-    return [Complaint(message, environment, place)]
-
-# %% ../../nbs/1_game/01_world.ipynb #ad3dd501
-_SPOT = re.compile(r"(\w+(?:\.\w+)*)(?:\[\d+\](?:\.\w+)?)?(?=: )")
-
-
-def _placed(
-    known: Mapping[tuple[str, ...], Parameter], place: str, line: str, environment: int | None,
-) -> Complaint:
-    "A line of a validator; what it says of a setting stands at that setting."
-    spot = _SPOT.match(line)
-    if not place and spot and tuple(spot.group(1).split(".")) in known:
-        return Complaint(line[spot.end() + 2:], environment, spot.group())
-    return Complaint(line, environment, place)
+def _complaints(model: type[Section], errors: Sequence[Mapping[str, Any]], environment: int | None) -> list[Complaint]:
+    "Errors of pydantic in plain words, each with what its field allows."
+    known = {p.path: p for p in parameters(model)}
+    known |= {part.path: part for p in known.values() if p.kind == "records" for part in p.parts}
+    found = []
+    for error in errors:
+        path, p, place = (), None, ""                      # of the field: path, parameter, "trees[2].kind"
+        for step in error["loc"]:
+            if isinstance(step, str):
+                path, place = (*path, step), f"{place}.{step}" if place else step
+                p = known.get(path)
+            elif p and p.kind == "records":
+                p, place = None, f"{place}[{step}]"
+            elif p and p.kind == "position" and error["type"] != "missing":
+                p, place = p.parts[step], f"{place}[{step}]"
+        lines = [f"{_shown(error['input'])} is not allowed; allowed: {p.allowed}"] if p else []
+        if error["type"] == "extra_forbidden":
+            siblings = {other[len(path) - 1] for other in known if other[:len(path) - 1] == path[:-1] and
+                        len(other) >= len(path)}
+            lines = [f"there is no such setting; here one may set: {', '.join(sorted(siblings))}"]
+        elif error["type"] == "missing" and p and isinstance(error["loc"][-1], str):
+            lines = [f"it is missing; allowed: {p.allowed}"]
+        elif not p and error["type"] in ("model_type", "dict_type", "model_attributes_type"):
+            lines = [f"expected a JSON object with settings, got {_shown(error['input'])}"]
+        elif not p:                                        # of a validator
+            lines = str(error.get("ctx", {}).get("error", error["msg"])).splitlines()
+        for line in lines:
+            spot = None if place else _SPOT.match(line)
+            if spot and tuple(spot.group(1).split(".")) in known:
+                line, place_of_line = line[spot.end() + 2:], spot.group()
+            else:
+                place_of_line = place
+            found.append(Complaint(line, environment, place_of_line))
+    return list(dict.fromkeys(found))
 
 # %% ../../nbs/1_game/01_world.ipynb #e05bde8c
 def check_world(
     model: type[World],              # the class of worlds that is expected
     data: Any,                       # JSON data from anywhere
-    environment: int | None = None,  # which environment of a reply this is, for the complaints
+    environment: int | None = None,  # number of the environment in a reply, for the complaints
 ) -> tuple[World | None, list[Complaint]]:  # the world, or None and at least one complaint
-    "Data to a world, or to the list of all that is wrong with it. Nothing is repaired."
+    "Turn data into a world, or into the list of all that is wrong with it. Nothing is repaired."
     try:
         return model.model_validate_json(json.dumps(data)), []
     except ValidationError as error:
-        known = _known(model)
-        found = [one for e in error.errors(include_url=False) for one in _complaints(known, e, environment)]
-        return None, list(dict.fromkeys(found))
+        return None, _complaints(model, error.errors(include_url=False), environment)
     except (TypeError, ValueError) as error:
         return None, [Complaint(f"this is not JSON data: {error}", environment)]
 
@@ -279,7 +249,7 @@ def _drawn(parameter: Parameter, generator: random.Random, fill: float) -> Any:
 
 
 def _fitting(data: dict[str, Any], complaints: Sequence[Complaint]) -> dict[str, Any] | None:
-    "The same without the records that are complained of; None if there are none."
+    "The data without the records that have complaints; None if there are no such records."
     fields = "\n".join(complaint.field for complaint in complaints)
     wrong = {(path, int(k)) for path, k in re.findall(r"^([\w.]+)\[(\d+)\]", fields, re.MULTILINE)}
 
@@ -294,10 +264,10 @@ def _fitting(data: dict[str, Any], complaints: Sequence[Complaint]) -> dict[str,
 # %% ../../nbs/1_game/01_world.ipynb #280b15de
 def random_world(
     model: type[World],          # the class of worlds
-    generator: random.Random,    # where the luck comes from
+    generator: random.Random,    # of random numbers
     fill: float = 0.5,           # the probability that a setting is set at all
 ) -> World:
-    "A world drawn from all that is allowed; `ValueError` if so little is that none was found."
+    "Draw a world from all that is allowed; `ValueError` if none is found in 1,000 draws."
     for _ in range(1_000):
         data: dict[str, Any] = {}
         for p in parameters(model):
