@@ -7,6 +7,7 @@ __all__ = ['Tile', 'SHARES', 'Level', 'check_size', 'make_level', 'Solution', 's
 
 # %% ../../../nbs/9_simulators/heist/03_levels.ipynb #22ec48e5
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,17 +53,21 @@ def _tree(side: int, rng: np.random.RandomState) -> list[list[int]]:
     return joined
 
 
-def _distances(joined: list[list[int]], start: int) -> tuple[list[int], list[int]]:
-    "How many rooms away each room is (−1: out of reach), and from which room one comes."
-    far, via, queue = [-1] * len(joined), [-1] * len(joined), deque([start])
-    far[start] = 0
+def _search(
+    joined: list[list[int]],
+    start: int,
+    locked: Sequence[tuple[int, int]] = (),        # openings that are locked, from the start's side
+) -> tuple[list[int], list[int], list[int]]:
+    "Of each room how many rooms it is away (−1: out of reach), from which room it is reached, and past how many locks."
+    far, via, stage, queue = [-1] * len(joined), [-1] * len(joined), [-1] * len(joined), deque([start])
+    far[start] = stage[start] = 0
     while queue:
         a = queue.popleft()
         for b in joined[a]:
             if far[b] < 0:
-                far[b], via[b] = far[a] + 1, a
+                far[b], via[b], stage[b] = far[a] + 1, a, stage[a] + ((a, b) in locked)
                 queue.append(b)
-    return far, via
+    return far, via, stage
 
 # %% ../../../nbs/9_simulators/heist/03_levels.ipynb #f939c698
 def _way(joined: list[list[int]], locks: int, key_first: bool, distance: str, rng: np.random.RandomState) -> list[int]:
@@ -71,12 +76,12 @@ def _way(joined: list[list[int]], locks: int, key_first: bool, distance: str, rn
         return max(1, locks + (key_first and len(joined[start]) < 2))
 
     if distance == "far":                       # the longest way of a tree begins at the farthest room from anywhere
-        far, _ = _distances(joined, int(rng.randint(len(joined))))
+        far, _, _ = _search(joined, int(rng.randint(len(joined))))
         starts = [int(np.argmax(far))]
     else:
         starts = rng.permutation(len(joined)).tolist()
     for start in starts:
-        far, via = _distances(joined, start)
+        far, via, _ = _search(joined, start)
         ends = [room for room in range(len(joined)) if far[room] >= shortest(start)]
         if not ends:
             continue
@@ -87,27 +92,6 @@ def _way(joined: list[list[int]], locks: int, key_first: bool, distance: str, rn
             way.append(via[way[-1]])
         return way[::-1]
     return []                                   # a tree of short ways: another is drawn
-
-# %% ../../../nbs/9_simulators/heist/03_levels.ipynb #1b197800
-def _put_locks(way: list[int], joined: list[list[int]], locks: int, key_first: bool,
-               rng: np.random.RandomState) -> list[tuple[int, int]]:
-    "Which openings of the way are locked, in order."
-    first = int(key_first and len(joined[way[0]]) < 2)
-    chosen = first + np.sort(rng.permutation(len(way) - 1 - first)[:locks])
-    return [(way[i], way[i + 1]) for i in chosen]
-
-
-def _stages(joined: list[list[int]], start: int, locked: list[tuple[int, int]]) -> list[int]:
-    "Of each room, how many locks are before it."
-    stage, queue = [-1] * len(joined), deque([start])
-    stage[start] = 0
-    while queue:
-        a = queue.popleft()
-        for b in joined[a]:
-            if stage[b] < 0:
-                stage[b] = stage[a] + ((a, b) in locked)
-                queue.append(b)
-    return stage
 
 # %% ../../../nbs/9_simulators/heist/03_levels.ipynb #f27ccbe9
 SHARES = {"none": 0.0, "few": 0.15, "many": 0.6}        # of the walls inside a stage that are opened
@@ -126,7 +110,7 @@ def _open_loops(joined: list[list[int]], stage: list[int], side: int, loops: str
 def _put_keys(way: list[int], joined: list[list[int]], stage: list[int], held: int, locks: int, where: str,
               rng: np.random.RandomState) -> list[int | None]:
     "The room of each key; None for those that are held."
-    far, _ = _distances(joined, way[0])
+    far, _, _ = _search(joined, way[0])
     keys: list[int | None] = [None] * held
     for lock in range(held, locks):
         rooms = [room for room in range(len(joined)) if stage[room] == lock and room != way[0]]
@@ -157,7 +141,7 @@ def _draw(world: HeistWorld, largest: int, rng: np.random.RandomState) -> tuple[
     if locks is None:
         locks = min(3, max(0, (size - 5) // 2) + int(rng.randint(2)))
         if world.start is not None:
-            locks = max(1, locks)                                   # there must be a key to speak of
+            locks = max(1, locks)                                   # so that there is a first key
     return size, locks
 
 
@@ -181,8 +165,9 @@ def make_level(
     while not way:
         joined = _tree(side, rng)
         way = _way(joined, locks, key_first, world.gem_distance or "any", rng)
-    locked = _put_locks(way, joined, locks, key_first, rng)
-    stage = _stages(joined, way[0], locked)
+    first = int(key_first and len(joined[way[0]]) < 2)              # the opening that may be locked first
+    locked = [(way[i], way[i + 1]) for i in first + np.sort(rng.permutation(len(way) - 1 - first)[:locks])]
+    _, _, stage = _search(joined, way[0], locked)
     _open_loops(joined, stage, side, world.loops or "none", rng)
     keys = _put_keys(way, joined, stage, held, locks, world.start or "any", rng)
     if world.dead_ends == "pruned":
@@ -221,34 +206,27 @@ def solve(
     key_at = {tile: i for i, tile in enumerate(level.keys) if tile is not None}
     lock_at = {tile: i for i, tile in enumerate(level.locks)}
     begin = (level.start, frozenset(i for i, tile in enumerate(level.keys) if tile is None), frozenset())
-    queue, via = deque([begin]), {begin: None}
+    queue, via = deque([begin]), {begin: (None, ())}          # situation → the one before, and what was done on the way
     while queue:
         situation = queue.popleft()
         (x, y), keys, opened = situation
         if (x, y) == level.gem:
-            return _told(situation, via, key_at, lock_at)
+            path, order = [], ["gem"]
+            while situation is not None:
+                path.insert(0, situation[0])
+                situation, done = via[situation]
+                order = [*done, *order]
+            return Solution(tuple(path), tuple(order))
         for tile in ((x + 1, y), (x - 1, y), (x, y + 1), (x, y - 1)):
             if not all(0 <= c < len(level.open) for c in tile) or not level.open[tile[1], tile[0]]:
                 continue
-            lock = lock_at.get(tile)
+            key, lock = key_at.get(tile), lock_at.get(tile)
             if lock is not None and (lock in forbidden or lock not in keys):
                 continue
-            after = (tile, keys | {key_at[tile]} if tile in key_at else keys,
-                     opened | {lock} if lock is not None else opened)
+            done = [f"key {key + 1}"] if key is not None and key not in keys else []
+            done += [f"lock {lock + 1}"] if lock is not None and lock not in opened else []
+            after = (tile, keys | {key} if key is not None else keys, opened | {lock} if lock is not None else opened)
             if after not in via:
-                via[after] = situation
+                via[after] = situation, done
                 queue.append(after)
     return None
-
-
-def _told(situation: tuple, via: dict, key_at: dict[Tile, int], lock_at: dict[Tile, int]) -> Solution:
-    "The way to a situation."
-    steps = []
-    while situation is not None:
-        steps.append(situation)
-        situation = via[situation]
-    steps.reverse()
-    order = []
-    for before, after in zip(steps, steps[1:], strict=False):
-        order += [f"key {i + 1}" for i in after[1] - before[1]] + [f"lock {i + 1}" for i in after[2] - before[2]]
-    return Solution(tuple(step[0] for step in steps), (*order, "gem"))
