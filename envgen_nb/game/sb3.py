@@ -17,40 +17,8 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from .vector import base_seeds
 
-# %% ../../nbs/1_game/12_sb3.ipynb #52e08c4f
-class _Whole(VecEnv):
-    "What stable-baselines3 asks of sub-environments, answered for all of them at once."
-    venv: VectorEnv
-
-    def _count(self, indices: None | int | Iterable[int]) -> int:
-        return len(list(self._get_indices(indices)))
-
-    def get_attr(self, attr_name: str, indices: None | int | Iterable[int] = None) -> list[Any]:
-        "An attribute of the whole, once for each."
-        return [getattr(self.venv, attr_name)] * self._count(indices)
-
-    def set_attr(self, attr_name: str, value: Any, indices: None | int | Iterable[int] = None) -> None:
-        "Refused: nothing can be set for some of the sub-environments."
-        raise AttributeError(f"{attr_name} cannot be set: a sub-environment is no object of its own")
-
-    def env_method(self, method_name: str, *args: Any, **kwargs: Any) -> list[Any]:
-        "Refused: a sub-environment has no methods of its own."
-        raise AttributeError(f"{method_name} cannot be called: a sub-environment is no object of its own")
-
-    def env_is_wrapped(self, wrapper_class: type, indices: None | int | Iterable[int] = None) -> list[bool]:
-        "Nothing is wrapped, but the infos say what `Monitor` would."
-        return [wrapper_class is Monitor] * self._count(indices)
-
-    def get_images(self) -> list[np.ndarray]:
-        "A picture of each."
-        return list(self.venv.render())
-
-    def close(self) -> None:
-        "Close the environment."
-        self.venv.close()
-
 # %% ../../nbs/1_game/12_sb3.ipynb #e86b0f12
-class SB3VecEnv(_Whole):
+class SB3VecEnv(VecEnv):
     "A vector environment of the kit for stable-baselines3."
 
     def __init__(
@@ -96,3 +64,30 @@ class SB3VecEnv(_Whole):
         episode = {"r": float(results["return"]), "l": int(results["length"]),
                    "t": round(time.perf_counter() - self._begun, 6)}
         return {"TimeLimit.truncated": cut, "terminal_observation": last, "episode": episode, "results": results}
+
+    def _count(self, indices: None | int | Iterable[int]) -> int:
+        return len(list(self._get_indices(indices)))
+
+    def get_attr(self, attr_name: str, indices: None | int | Iterable[int] = None) -> list[Any]:
+        "An attribute of the whole, once for each."
+        return [getattr(self.venv, attr_name)] * self._count(indices)
+
+    def set_attr(self, attr_name: str, value: Any, indices: None | int | Iterable[int] = None) -> None:
+        "Refused: nothing can be set for some of the sub-environments."
+        raise AttributeError(f"{attr_name} cannot be set: a sub-environment is no object of its own")
+
+    def env_method(self, method_name: str, *args: Any, **kwargs: Any) -> list[Any]:
+        "Refused: a sub-environment has no methods of its own."
+        raise AttributeError(f"{method_name} cannot be called: a sub-environment is no object of its own")
+
+    def env_is_wrapped(self, wrapper_class: type, indices: None | int | Iterable[int] = None) -> list[bool]:
+        "Nothing is wrapped, but the infos say what `Monitor` would."
+        return [wrapper_class is Monitor] * self._count(indices)
+
+    def get_images(self) -> list[np.ndarray]:
+        "A picture of each."
+        return list(self.venv.render())
+
+    def close(self) -> None:
+        "Close the environment."
+        self.venv.close()

@@ -6,8 +6,7 @@
 __all__ = ['COLOURS', 'Colour', 'Objective', 'Room', 'Cell', 'SHUT', 'LENGTH', 'REACH', 'KINDS', 'ONE_HOT', 'GRIDS', 'NOTHING',
            'SYMBOLS', 'CONDITIONS', 'NEEDS', 'TASK', 'RULES', 'BEFORE', 'Door', 'Key', 'Distractor', 'MiniGridWorld',
            'filled', 'Thing', 'Level', 'inner_walls', 'draw', 'reachable', 'solvable', 'find_level', 'possible_in',
-           'problems', 'check_installed', 'made', 'engine', 'one_hot', 'framed', 'Rooms', 'count', 'without_effect',
-           'things_drawn', 'hindrance', 'MiniGrid']
+           'problems', 'check_installed', 'made', 'engine', 'one_hot', 'framed', 'Rooms', 'MiniGrid']
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #0a37e48f
 import functools
@@ -18,6 +17,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from fastcore.basics import patch
 from gymnasium import spaces
 from pydantic import Field, model_validator
 
@@ -478,72 +478,6 @@ _PRACTICE = {
     "reach_target": [{"columns": 1, "room_size": 5}, {"doors": [_door(state="open")]}],
 }
 
-# %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #72093c26
-def count(level: Level) -> dict[str, float | None]:
-    "A level in numbers."
-    things = list(level.things.values())
-    doors = {f"{state} doors": sum(one.state == state for one in things) for state in ("locked", "closed", "open")}
-    return {"cells": level.size[0] * level.size[1], **doors, "keys in sight": sum(one.kind == "key" for one in things),
-            "keys in boxes": sum(one.holds is not None for one in things), "balls before doors": len(level.blockers),
-            "balls": sum(one.kind == "ball" for one in things), "boxes": sum(one.kind == "box" for one in things),
-            "cells to the target": int(np.abs(np.subtract(level.agent, level.target)).sum())}
-
-
-def without_effect(world: MiniGridWorld) -> list[Complaint]:
-    "Which settings of a world change nothing, and why."
-    known = filled(world, np.random.default_rng(0))
-    locked = {door.colour for door in known.doors if door.state == "locked"}
-    full = len(inner_walls(known)) == len(known.doors)
-    found = [("target_colour", "a goal is always green")] * (world.target == "goal")
-    found += [("goal", "reaching the target ends an episode in any case")] * (world.goal == "reach_target")
-    found += [("openings", "each wall between two rooms has a door")] * full
-    found += [("keys", f"keys[{k}]: no locked door is {key.colour}") for k, key in enumerate(known.keys)
-              if key.colour not in locked]
-    return [Complaint(why, field=name) for name, why in found if getattr(world, name)]
-
-# %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #b5075b56
-def things_drawn(size: int = 24) -> dict[str, np.ndarray]:
-    "A small picture of each thing: name → (size, size, 3) uint8."
-    from minigrid.core.grid import Grid
-    from minigrid.core.world_object import Ball, Box, Door, Goal, Key, Wall
-    shown = {"wall": Wall(), "open door": Door("red", is_open=True), "closed door": Door("red"),
-             "locked door": Door("red", is_locked=True), "key": Key("red"), "ball": Ball("blue"), "box": Box("purple"),
-             "goal": Goal()}
-    you = {"you, looking right": Grid.render_tile(None, agent_dir=0, tile_size=size)}
-    drawn = you | {name: Grid.render_tile(thing, tile_size=size) for name, thing in shown.items()}
-    return {name: picture.astype(np.uint8) for name, picture in drawn.items()}
-
-
-_NAMES = {2: "a wall", 4: "a door", 5: "a key", 6: "a ball", 7: "a box", 8: "the goal"}      # MiniGrid's numbers
-
-
-def hindrance(
-    action: str,
-    seen: Mapping[str, np.ndarray],   # the symbols: the agent looks up
-) -> str:                             # "": it has an effect
-    "Why an action does nothing, in a sentence."
-    kind, state = (int(seen[name][REACH - 1, REACH]) for name in ("things", "states"))
-    what, full = _NAMES.get(kind, "nothing"), bool(seen["held"].any())
-    lift = kind in (5, 6, 7)
-    match action:
-        case "forward" if kind in (2, 5, 6, 7) or (kind == 4 and state):
-            return f"You face {what}, which is in the way."
-        case "pickup" if full:
-            return "You hold something: put it down first."
-        case "pickup" if not lift:
-            return f"There is {what} before you that can be picked up." if what == "nothing" else (
-                f"You face {what}, which cannot be picked up.")
-        case "drop" if not full:
-            return "You hold nothing."
-        case "drop" if kind > 1:
-            return f"You face {what}: things are put down in a free cell."
-        case "toggle" if kind not in (4, 7):
-            return "There is no door and no box before you."
-        case "toggle" if kind == 4 and state == 2:
-            key = one_hot("key", COLOURS[seen["colours"][REACH - 1, REACH]])
-            return "" if (seen["held"] == key).all() else "The door is locked: it needs a key of its colour."
-    return ""
-
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #25f7bd41
 class MiniGrid(SimpleSimulator):
     "Rooms, doors and keys on the package minigrid."
@@ -567,16 +501,76 @@ class MiniGrid(SimpleSimulator):
 
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
         "The start of an episode in numbers."
-        return count(self.start(world, seed).level)
+        level = self.start(world, seed).level
+        things = list(level.things.values())
+        doors = {f"{state} doors": sum(one.state == state for one in things) for state in ("locked", "closed", "open")}
+        return {"cells": level.size[0] * level.size[1], **doors,
+                "keys in sight": sum(one.kind == "key" for one in things),
+                "keys in boxes": sum(one.holds is not None for one in things),
+                "balls before doors": len(level.blockers), "balls": sum(one.kind == "ball" for one in things),
+                "boxes": sum(one.kind == "box" for one in things),
+                "cells to the target": int(np.abs(np.subtract(level.agent, level.target)).sum())}
 
-    def legend(self) -> dict[str, np.ndarray]:
-        "What is to be seen on the pictures."
-        return things_drawn()
+# %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #72093c26
+@patch
+def warnings(self: MiniGrid, world: World | None = None) -> list[Complaint]:
+    "Settings of a world that change nothing, and why."
+    if world is None:
+        return []
+    known = filled(world, np.random.default_rng(0))
+    locked = {door.colour for door in known.doors if door.state == "locked"}
+    full = len(inner_walls(known)) == len(known.doors)
+    found = [("target_colour", "a goal is always green")] * (world.target == "goal")
+    found += [("goal", "reaching the target ends an episode in any case")] * (world.goal == "reach_target")
+    found += [("openings", "each wall between two rooms has a door")] * full
+    found += [("keys", f"keys[{k}]: no locked door is {key.colour}") for k, key in enumerate(known.keys)
+              if key.colour not in locked]
+    return [Complaint(why, field=name) for name, why in found if getattr(world, name)]
 
-    def why_not(self, action: str, observation: Any, held: Collection[str]) -> str:
-        "Why an action does nothing at this moment."
-        return hindrance(action, observation)
+# %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #b5075b56
+@patch
+def legend(self: MiniGrid, size: int = 24) -> dict[str, np.ndarray]:
+    "A small picture of each thing: name → (size, size, 3) uint8."
+    from minigrid.core.grid import Grid
+    from minigrid.core.world_object import Ball, Box, Door, Goal, Key, Wall
+    shown = {"wall": Wall(), "open door": Door("red", is_open=True), "closed door": Door("red"),
+             "locked door": Door("red", is_locked=True), "key": Key("red"), "ball": Ball("blue"), "box": Box("purple"),
+             "goal": Goal()}
+    you = {"you, looking right": Grid.render_tile(None, agent_dir=0, tile_size=size)}
+    drawn = you | {name: Grid.render_tile(thing, tile_size=size) for name, thing in shown.items()}
+    return {name: picture.astype(np.uint8) for name, picture in drawn.items()}
 
-    def warnings(self, world: World | None = None) -> list[Complaint]:
-        "Which settings change nothing, and why."
-        return [] if world is None else without_effect(world)
+
+_NAMES = {2: "a wall", 4: "a door", 5: "a key", 6: "a ball", 7: "a box", 8: "the goal"}      # MiniGrid's numbers
+
+
+@patch
+def why_not(
+    self: MiniGrid,
+    action: str,
+    observation: Mapping[str, np.ndarray],   # the symbols: the agent looks up
+    held: Collection[str] = (),
+) -> str:                                    # "": it has an effect
+    "Why an action does nothing, in a sentence."
+    seen = observation
+    kind, state = (int(seen[name][REACH - 1, REACH]) for name in ("things", "states"))
+    what, full = _NAMES.get(kind, "nothing"), bool(seen["held"].any())
+    lift = kind in (5, 6, 7)
+    match action:
+        case "forward" if kind in (2, 5, 6, 7) or (kind == 4 and state):
+            return f"You face {what}, which is in the way."
+        case "pickup" if full:
+            return "You hold something: put it down first."
+        case "pickup" if not lift:
+            return f"There is {what} before you that can be picked up." if what == "nothing" else (
+                f"You face {what}, which cannot be picked up.")
+        case "drop" if not full:
+            return "You hold nothing."
+        case "drop" if kind > 1:
+            return f"You face {what}: things are put down in a free cell."
+        case "toggle" if kind not in (4, 7):
+            return "There is no door and no box before you."
+        case "toggle" if kind == 4 and state == 2:
+            key = one_hot("key", COLOURS[seen["colours"][REACH - 1, REACH]])
+            return "" if (seen["held"] == key).all() else "The door is locked: it needs a key of its colour."
+    return ""

@@ -69,7 +69,7 @@ def rooms_needed(locks: int, keys_held: int) -> int:
 
 
 def _impossible(world: HeistWorld) -> str:
-    "What cannot be built, in words; empty if all can."
+    "What cannot be built or reached, in words; empty if everything can."
     held = world.keys_held or 0
     if held and world.locks is None:
         return "keys_held needs locks: say how many locks there are"
@@ -82,18 +82,11 @@ def _impossible(world: HeistWorld) -> str:
                 f"{counted(locks, 'lock')} and {counted(locks - held, 'key')} to find: make it larger, "
                 "take fewer locks, or let a key be held")
     if world.start is not None and world.locks is not None and held == locks:
-        return "start speaks of the first key to find, but there is none: leave start out, or lower keys_held"
-    return _out_of_reach(world, held)
-
-
-def _out_of_reach(world: HeistWorld, held: int) -> str:
-    "Why the goal can never be reached, in words; empty if it can."
-    if world.goal in (None, "take_gem"):
-        return ""
-    number = int(world.goal[-1])
+        return "start is about the first key to find, but there is none: leave start out, or lower keys_held"
+    number = int(world.goal[-1]) if world.goal not in (None, "take_gem") else 0         # of the key or lock
     if world.locks is not None and number > world.locks:
         return f"the goal {world.goal} needs {counted(number, 'lock')}, and locks is {world.locks}"
-    if world.goal.startswith("collect_key") and number <= held:
+    if number and world.goal.startswith("collect_key") and number <= held:
         return f"the goal is {world.goal}, but that key is held from the start"
     return ""
 
