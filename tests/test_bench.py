@@ -85,5 +85,5 @@ def test_the_split_of_training_and_of_a_run():
 
 
 def test_an_installed_package_says_where_the_benchmarks_are(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(cli, "__file__", str(tmp_path / "site-packages" / "envgen_nb" / "extras" / "cli.py"))
+    monkeypatch.setattr(cli, "PACKAGE", tmp_path / "site-packages" / "envgen_nb")
     assert cli.main(["bench", "sim"]) == 2 and "envgen bench sim" in capsys.readouterr().err
