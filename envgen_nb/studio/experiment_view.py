@@ -21,7 +21,7 @@ from fastcore.basics import patch
 from traitlets import HasTraits, Unicode
 
 from ..experiment.file import Experiment
-from ..experiment.folder import ExperimentFolder, RunState
+from ..experiment.folder import ExperimentFolder, RunStatus
 from ..experiment.places import make_place
 from ..experiment.schedule import forecast, run_experiment
 from ..game.files import write_text
@@ -232,7 +232,7 @@ def board_html(folder: ExperimentFolder) -> str:
             f"{failed}</div>")
 
 
-def _square(state: RunState) -> str:
+def _square(state: RunStatus) -> str:
     "A run on the board."
     colour, word = _STATES[state.state]
     share = 100 * state.done / state.steps if state.steps else 0
@@ -246,7 +246,7 @@ def _square(state: RunState) -> str:
             f'background-clip:padding-box">{inside}</td>')
 
 
-def state_line(folder: ExperimentFolder, states: Sequence[RunState] | None = None, jobs: int = 1) -> str:
+def state_line(folder: ExperimentFolder, states: Sequence[RunStatus] | None = None, jobs: int = 1) -> str:
     "How far the experiment is: `12 of 60 runs done, 2 running, 46 waiting`, and the time left."
     states = folder.states() if states is None else states
     counts = {name: sum(state.state == name for state in states) for name in _STATES}
