@@ -31,14 +31,15 @@ from ..game.words import counted
 from ..game.world import World, printable
 
 # %% ../../nbs/5_cycle/07_ask.ipynb #e0df6155
-def prompt_of(run: RunFolder, number: int) -> str:
-    "Return the prompt of a cycle, made from the run's own templates."
+def prompt_of(run: RunFolder, number: int, request: Request | None = None) -> str:
+    "Return the prompt of a cycle, made from the run's own templates; functions in these get the request."
     settings, templates = run.settings, load_templates(run.file(RunFolder.TEMPLATES))
     game, context = (run.simulator, settings.vocabulary, settings.num_proposed), design_context(run, number)
     if number == 1:
-        return first_prompt(templates, *game, context)
+        return first_prompt(templates, *game, context, request)
     before = f"cycle-{number - 1}"
-    return update_prompt(templates, *game, run.feedback(number), run.worlds(before), origins(run, before), context)
+    return update_prompt(templates, *game, run.feedback(number), run.worlds(before), origins(run, before), context,
+                         request)
 
 
 def _request(ctx: RunContext, number: int, prompt: str) -> Request:
@@ -174,7 +175,8 @@ def _choose(
         return [designs[k] for k in most_learnable(agent, random, settings.num_worlds)]
     prompt = run.text(place, RunFolder.PROMPT)
     if prompt is None:
-        prompt = choice_prompt(load_templates(run.file(RunFolder.TEMPLATES)), settings.num_worlds, agent, random)
+        templates = load_templates(run.file(RunFolder.TEMPLATES))
+        prompt = choice_prompt(templates, settings.num_worlds, agent, random, request)
     said = {"role": "assistant", "content": run.text(asked, RunFolder.REPLY)}
     tried = tuple(dataclasses.replace(record, purpose=design.purpose)
                   for record, design in zip(agent, designs, strict=True))
@@ -197,7 +199,9 @@ def design_cycle(ctx: RunContext, number: int) -> Iterator[Event]:
         _check_lost(run, cycle, begun)
     place = run.new_draft(cycle) if again else cycle
     prompt = run.text(place, RunFolder.PROMPT)
-    request = _request(ctx, number, prompt_of(run, number) if prompt is None else prompt)
+    if prompt is None:
+        prompt = prompt_of(run, number, _request(ctx, number, ""))
+    request = _request(ctx, number, prompt)
     designs = yield from ask(ctx, place, request)
     if ctx.settings.num_candidates:
         designs = yield from _choose(ctx, place, request, designs)

@@ -159,7 +159,7 @@ def trust(path: str | Path) -> None:
     "Trust what is written in a run's folder: its classes may be imported, its servers asked, from now on."
     info = read_file(Path(path) / RunFolder.INFO, parse_json, "Put back a copy of it.")
     if isinstance(info, dict) and isinstance(info.get("settings"), dict):
-        take_names(info["settings"])
+        take_names(info["settings"] | {"templates": Path(path) / RunFolder.TEMPLATES})
         for destination in destinations(info["settings"].get("designer_options")):
             remember(destination)
 

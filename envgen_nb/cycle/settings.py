@@ -23,7 +23,7 @@ from ..agent.networks import get_device
 from ..agent.presets import Preset, encoders, get_preset
 from ..agent.reward import rewards
 from ..curriculum import curricula
-from ..designer.prompt import load_templates
+from ..designer.prompt import check_words, load_templates, take_words
 from ..designer.base import Designer, DesignerError, check_consent, designers, make_designer, options_of
 from ..designer.trust import destinations, name_destinations
 from ..game.files import local_path
@@ -203,6 +203,8 @@ def take_names(given: Mapping[str, Any]) -> None:
         registry.take(given.get(name))
     if isinstance(options := given.get("preset_options"), Mapping):
         encoders.take(options.get("encoder"))
+    if "templates" in given:
+        take_words(given["templates"])
     name_destinations(given.get("designer_options"))
 
 
@@ -281,7 +283,7 @@ def usable_settings(
             raise ValueError(f"chooser: the designer {settings.designer!r} does not read what is asked, so it cannot "
                              "choose; let the rule choose")
         if "templates" in new:
-            load_templates(settings.templates)
+            check_words(load_templates(settings.templates))
         _check_learner(settings)
         _check_room(settings)
     except ValueError as error:

@@ -142,14 +142,18 @@ def _resume(args: argparse.Namespace) -> int:
     "Execute the lab notebook for a run that was stopped or killed."
     from envgen_nb.cycle.edit import change_settings
     from envgen_nb.cycle.create import designer_of
+    from envgen_nb.cycle.folder import RunFolder
     from envgen_nb.cycle.settings import NAMING, check_designer
+    from envgen_nb.designer.prompt import check_words, load_templates
     limits = {name: getattr(args, name) for name in ("max_reasks", "max_calls", "max_tokens")}
     run = change_settings(_open(args), **{name: limit for name, limit in limits.items() if limit is not None})
     if not run.designed():
+        check_words(load_templates(run.file(RunFolder.TEMPLATES)))
         designer = designer_of(run)
         _consent([designer], args.trust)
         check_designer(run.settings, designer)
     names = {name: getattr(run.settings, name) for name in (*NAMING, "designer_options")} if args.trust else {}
+    names |= {"templates": str(run.file(RunFolder.TEMPLATES))} if args.trust else {}
     return _headless(names, run.path, new=False)
 
 # %% ../../nbs/extras/08_cli.ipynb #64f4d210
@@ -362,8 +366,12 @@ def _worlds(args: argparse.Namespace) -> int:
             arg("--num-worlds", type=int, default=4, help="worlds to ask for (default 4)"), VOCABULARY)
 def _prompt(args: argparse.Namespace) -> int:
     "Print the first prompt, as it is sent to the designer."
-    from envgen_nb.designer.prompt import first_prompt, load_templates
-    print(first_prompt(load_templates(args.templates), _game(args.simulator), args.vocabulary, args.num_worlds))
+    from envgen_nb.designer.base import Request
+    from envgen_nb.designer.prompt import first_prompt, load_templates, take_words
+    take_words(args.templates)
+    game, templates = _game(args.simulator), load_templates(args.templates)
+    print(first_prompt(templates, game, args.vocabulary, args.num_worlds,
+                       request=Request(game, args.vocabulary, args.num_worlds)))
     return 0
 
 

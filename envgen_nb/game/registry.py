@@ -63,8 +63,9 @@ class Registry:
     def check(self, name: str) -> None:
         "`ValueError` for a name that nothing can be behind; imports nothing."
         if name not in self.names() and not is_target(name):
-            raise ValueError(f"no {self.kind} is called {name!r}; known: {', '.join(self.names())}. "
-                             "A class of your own is written as package.module:Class")
+            own = "class of your own is written as package.module:Class" if self.base else (
+                "function of your own is written as package.module:function")
+            raise ValueError(f"no {self.kind} is called {name!r}; known: {', '.join(self.names()) or 'none'}. A {own}")
 
     def usable(self, name: str) -> bool:
         "Whether the class behind a name may be imported."
@@ -74,7 +75,8 @@ class Registry:
         "Return the class or function of a name; `ValueError` if there is none, or if only a run folder names it."
         self.check(name)
         if not self.usable(name):
-            raise ValueError(f"the {self.kind} {name} is a class that only the run's folder names, so it is not "
+            what = "class" if self.base else "function"
+            raise ValueError(f"the {self.kind} {name} is a {what} that only the run's folder names, so it is not "
                              "imported. If you trust it, write its name as a parameter of the notebook, or give "
                              f"--trust on the command line; or install a package that offers it in {self.group}")
         found = self._load(name)

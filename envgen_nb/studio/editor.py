@@ -28,10 +28,10 @@ from ..cycle.folder import RunFolder
 from ..cycle.runs import runs_folder
 from ..cycle.settings import RunSettings, changed_settings, game_defaults, make_settings
 from envgen_nb.designer.prompt import (
-    PLACEHOLDERS, VERSIONS, DesignContext, Templates, check_template, fill, later_template, load_templates,
-    placeholders, prompt_values, save_templates,
+    PLACEHOLDERS, VERSIONS, DesignContext, Templates, WorldRecord, check_template, check_words, fill, later_template,
+    load_templates, own_words, placeholders, prompt_values, save_templates, take_words, words, words_in,
 )
-from ..designer.base import designers, options_of, read_option
+from ..designer.base import Request, designers, options_of, read_option
 from ..results.page import fold, note, quote
 from envgen_nb.studio.elements import (
     bind, button, column, columns, error_view, field, framed, heading, html_view, linked, listen, number_field,
@@ -156,6 +156,7 @@ class Editor(HasTraits):
     beginning = AnyTrait(None, help="`DesignContext` of the first prompt of the run; None: the game alone")
     complaints = Tuple(help="what is wrong with the template that is shown")
     filled = Unicode("", help="the prompt as the model will get it")
+    values = Dict(help="what is put in for each placeholder")
     names = Tuple(help="of the templates that can be loaded")
     name = Unicode("default", help="the saved template that the texts come from; \"\": none")
     changed = Bool(False, help="True if the texts differ from those saved under the name")
@@ -184,14 +185,6 @@ class Editor(HasTraits):
         "Return all templates; `ValueError` lists what is wrong with them."
         return Templates("studio", **self.texts())
 
-    def values(self) -> dict[str, str]:
-        "Return what is put in for each placeholder."
-        simulator = get_simulator(self.simulator)
-        if self.kind == "first":
-            return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), context=self.beginning)
-        facts = self.facts or ({name: (0.0, 0.0) for name in simulator.objectives}, (), ())
-        return prompt_values(simulator, self.vocabulary, max(1, self.num_worlds), *facts)
-
     @observe("simulator", "vocabulary", "num_worlds", "kind", "first", "update", "facts", "beginning")
     def _work_out(self, _: object = None) -> None:
         "Follow every change."
@@ -199,13 +192,23 @@ class Editor(HasTraits):
         if self.vocabulary not in there and not is_target(self.vocabulary):
             self.vocabulary = there[0]                        # which comes here again
         elif self.text:
-            self.complaints = tuple(check_template(self.text, self.kind))
-            text = self.text
+            wrong, text, simulator = check_template(self.text, self.kind), self.text, get_simulator(self.simulator)
             if self.kind == "update" and self.facts is not None:
                 context = self.facts[3]
                 text = later_template(self.templates(), self.facts[0] is not None,
                                       context is not None and context.records is not None)
-            self.filled = fill(text, _Lenient(self.values()))
+            later, count = self.kind != "first", max(1, self.num_worlds)
+            facts = self.facts or ({name: (0.0, 0.0) for name in simulator.objectives}, (), (), None)
+            facts = facts if later else (None, (), (), self.beginning)
+            request = Request(simulator, self.vocabulary, count, feedback=facts[0], cycle=1 + later, context=facts[3],
+                              history=(tuple(map(WorldRecord, facts[1])),) * later)
+            try:
+                own = own_words(text, request)
+            except ValueError as error:
+                wrong, own = [*wrong, str(error)], {}
+            self.complaints = tuple(wrong)
+            self.values = prompt_values(simulator, self.vocabulary, count, *facts) | own
+            self.filled = fill(text, _Lenient(self.values))
 
     @observe(*EDITED, *LIMITS, *TEXTS)
     def _edited(self, _: object) -> None:
@@ -267,7 +270,10 @@ def load(self: Editor, name: str, discard: bool = False) -> None:
     "Show the templates of that name; `EditError` if there are changes, unless these are to be discarded."
     if self.changed and not discard:
         raise EditError("the text has changes that are not saved under a name: save them, or discard them")
-    game = "" if name in ("default", *VERSIONS) else read_editing(templates_folder() / name).get("game", "")
+    game = ""
+    if name not in ("default", *VERSIONS):
+        take_words(templates_folder() / name)
+        game = read_editing(templates_folder() / name).get("game", "")
     self.put(saved_texts(name), name, game)
 
 
@@ -352,6 +358,7 @@ def latest_facts(run: RunFolder) -> Facts | None:
 def apply(editor: Editor, session: Session) -> None:
     "Write what was edited into the session's run; errors as of `change_settings` and `Templates`."
     templates, run = editor.templates(), session.run
+    check_words(templates)
     asked = {"designer": editor.designer, "num_worlds": editor.num_worlds, "vocabulary": editor.vocabulary,
              "designer_options": own_options(editor.designer, editor.options)}
     now = {name: getattr(run.settings, name) for name in asked}
@@ -433,6 +440,8 @@ def _placeholder_list(editor: Editor) -> str:
     there = set(re.findall(r"\{\{[ \t]*!?[ \t]*(\w+)[ \t]*\}\}", editor.text))
     rows = "".join(f"<tr><td>{'✓' if name in there else '✗ missing'}</td><td><code>{{{{{name}}}}}</code></td>"
                    f"<td>{html.escape(PLACEHOLDERS[name])}</td></tr>" for name in placeholders(editor.kind))
+    rows += "".join(f"<tr><td>✓</td><td><code>{{{{{name}}}}}</code></td><td>what this function returns</td></tr>"
+                    for name in words_in(editor.text) if is_target(name))
     wrong = "".join(f'<div class="envgen-wrong">{html.escape(line)}</div>' for line in editor.complaints)
     state = wrong or note("All placeholders are in their places.", "envgen-quiet")
     return f'<div role="status">{state}{fold("Placeholders", f"<table>{rows}</table>", opened=bool(wrong))}</div>'
@@ -448,12 +457,17 @@ def editor_view(editor: Editor) -> widgets.Widget:
     area.add_class("envgen")
     area.add_class("envgen-unlabelled")
     linked(editor, ["kind"], kind, lambda: editor.kind, lambda value: setattr(editor, "kind", value))
-    linked(editor, ["kind", "first", "update"], area, lambda: editor.text,
-           lambda text: setattr(editor, editor.kind, text))
+
+    def typed(text: str) -> None:
+        for name in {*words_in(text)} - {*words_in(editor.text)}:     # a person has written it: it may be imported
+            words.take(name)
+        setattr(editor, editor.kind, text)
+
+    linked(editor, ["kind", "first", "update"], area, lambda: editor.text, typed)
 
     def filled() -> str:
         return (f'<div class="envgen-text" tabindex="0" role="region" aria-label="the filled-in prompt">'
-                f"{marked(editor.text, editor.values())}</div>")
+                f"{marked(editor.text, editor.values)}</div>")
 
     def changed() -> str:
         lines = editor.difference()

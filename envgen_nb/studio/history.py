@@ -19,7 +19,8 @@ from ..cycle.folder import RunFolder, RunFolderError
 from ..cycle.settings import changed_settings
 from ..designer.base import Usage
 from envgen_nb.designer.prompt import (
-    Templates, check_template, fill, first_prompt, later_template, load_templates, prompt_values,
+    Templates, check_template, fill, first_prompt, later_template, load_templates, own_words,
+    prompt_values,
 )
 from ..results import scores
 from ..results.page import fold, note, quote
@@ -109,7 +110,7 @@ def templates_of(
     "The templates with which a prompt of a run is asked again."
     templates, prompt = load_templates(run.file(RunFolder.TEMPLATES)), run.text(cycle, RunFolder.PROMPT)
     kind, text, values = _filled(run, cycle, templates)
-    if fill(text, values) == prompt:
+    if fill(text, own_words(text, None) | values) == prompt:
         return templates
     for name, value in sorted(values.items(), key=lambda one: -len(one[1])):
         if len(value) > 12:
