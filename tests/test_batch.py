@@ -33,7 +33,7 @@ from envgen_nb.extras.batch import (
 )
 from envgen_nb.extras.check import check_runs, check_settings
 from envgen_nb.extras.cli import main
-from envgen_nb.results.report import ReadOnce, write_report
+from envgen_nb.results.report import write_report
 from envgen_nb.studio.history import asked, templates_of
 from envgen_nb.studio.watch import watched
 
@@ -204,7 +204,7 @@ def test_other_games_have_reports_and_can_be_watched(game, tmp_path):
                                      evaluation_runs=1, evaluation_episodes=4, threads=1), tmp_path / "run")
     for _ in run_cycles(found.path):
         pass
-    once = ReadOnce(found.path)
+    once = RunFolder(found.path, snapshot=True)
     page = write_report(once).read_text()
     assert not once.problems and page.count("data:image/webp") >= 6 and "What changed" in page
     assert [film["who"] for film in watched(found, "cycle-2:1", ["cycle-2"], steps=10)] == ["after cycle 2"]
