@@ -287,8 +287,9 @@ def _report(args: argparse.Namespace) -> int:
         print(write_experiment_report(ExperimentFolder(args.run), args.out))
         return 0
     from envgen_nb.results.progress import parts_bar
-    from envgen_nb.results.report import ReadOnce, write_interactive, write_report
-    run = ReadOnce(_open(args).path)
+    from envgen_nb.cycle.folder import RunFolder
+    from envgen_nb.results.report import write_interactive, write_report
+    run = RunFolder(_open(args).path, snapshot=True)
     with parts_bar() as tell:
         written = write_report(run, args.out, tell)
     print(written)
