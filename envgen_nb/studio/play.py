@@ -31,43 +31,31 @@ class Reveal(anywidget.AnyWidget):
     _esm = STATIC / "reveal.js"
 
 # %% ../../nbs/8_studio/08_play.ipynb #4e472c55
-class _Screen(anywidget.AnyWidget):
-    "What the browser is told."
-    _esm, _css = STATIC / "play.js", STATIC / "studio.css"
-    title = Unicode().tag(sync=True)
-    actions = List().tag(sync=True)         # [action, key] that a person may use
-    picture = Bytes().tag(sync=True)        # a PNG
-    objectives = List().tag(sync=True)      # [name, whether it is reached], of those that the level has
-    status = Unicode().tag(sync=True)       # how it stands, in a line
-    over = Bool().tag(sync=True)            # whether the episode has ended
-    turn = Int().tag(sync=True)             # grows with each change
-    fresh = Bool(False).tag(sync=True)      # whether it is to come into view and take the keyboard when it is shown
-
-    def say(self, said: str, **news: Any) -> None:
-        "Show other traits, and a line about them, at once."
-        with self.hold_sync():
-            for name, value in news.items():
-                setattr(self, name, value)
-            self.status, self.turn = said, self.turn + 1
-
-
 def png(picture: np.ndarray) -> bytes:
-    "A picture (H, W, 3) uint8 as a PNG, made in little time."
+    "Return a picture (H, W, 3) uint8 as a PNG, quickly."
     buffer = io.BytesIO()
     Image.fromarray(picture).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()
 
 # %% ../../nbs/8_studio/08_play.ipynb #4ae7936d
-class Play(_Screen):
-    "A game that a person plays: `act` makes one step, `again` begins the same episode anew."
+class Play(anywidget.AnyWidget):
+    "A game that is played by hand: `act` makes one step, `again` begins the same episode anew."
+    _esm, _css = STATIC / "play.js", STATIC / "studio.css"
+    title = Unicode().tag(sync=True)
+    actions = List().tag(sync=True)         # [action, key] that can be used
+    picture = Bytes().tag(sync=True)        # a PNG
+    objectives = List().tag(sync=True)      # [name, True if it is reached], of those that the level has
+    status = Unicode().tag(sync=True)       # the state of the game, in a line
+    over = Bool().tag(sync=True)            # True if the episode has ended
+    turn = Int().tag(sync=True)             # grows with each change
+    fresh = Bool(False).tag(sync=True)      # True: it comes into view and takes the keyboard when it is shown
 
     def __init__(
         self,
         simulator: Simulator,
         world: World | None = None,   # None: the original game
         seed: int = 0,                # of the episode
-        leave: Callable[[], None] | None = None,   # closes the game that a person has opened, on Escape; then it comes
-                                                   # into view at once, and has the keyboard
+        leave: Callable[[], None] | None = None,   # closes the game on Escape; then it takes the keyboard at once
     ):
         self.simulator, self.seed, self.leave = simulator, seed, leave
         obs = "symbols" if "symbols" in simulator.observations else simulator.observations[0]
@@ -75,8 +63,15 @@ class Play(_Screen):
         where = "the original game" if world is None else "a designed world"
         super().__init__(title=f"{simulator.name.capitalize()}, {where}, seed {seed}", fresh=leave is not None,
                          actions=[[action, key] for action, key in simulator.keys.items()])
-        self.on_msg(self._told)
+        self.on_msg(self._pressed)
         self.again()
+
+    def say(self, said: str, **news: Any) -> None:
+        "Show other traits, and a line about them, at once."
+        with self.hold_sync():
+            for name, value in news.items():
+                setattr(self, name, value)
+            self.status, self.turn = said, self.turn + 1
 
     def again(self) -> None:
         "Begin the episode anew."
@@ -105,7 +100,7 @@ class Play(_Screen):
         self._show(" ".join(said), over="results" in infos)
 
     def _show(self, said: str, over: bool) -> None:
-        "Tell the browser how things stand."
+        "Send the state of the game to the browser."
         pairs = zip(self.simulator.objectives, self._reached.tolist(), self._possible, strict=True)
         objectives = [[name, reached] for name, reached, possible in pairs if possible]
         picture = self.picture if over else png(self._venv.render()[0])
@@ -113,13 +108,13 @@ class Play(_Screen):
                  over=over)
 
     def _why_not(self, action: str) -> str:
-        "Why an action would do nothing now; \"\": it works, or nobody can say."
+        "Return why an action would do nothing now; \"\" if it works, or it is not known."
         names = self.simulator.conditions
         holds = [name for name, there in zip(names, self._venv.conditions()[0], strict=True) if there] if names else ()
         return self.simulator.why_not(action, tree_index(self._seen, 0), holds)
 
-    def _told(self, _: Any, message: dict[str, Any], buffers: Any) -> None:
-        "A person pressed something."
+    def _pressed(self, _: Any, message: dict[str, Any], buffers: Any) -> None:
+        "Act on a message of the browser: a button or a key was pressed."
         try:
             if "leave" in message:
                 self.leave() if self.leave else self.say("You have left the game. Click the picture to go on.")
@@ -127,7 +122,7 @@ class Play(_Screen):
                 self.say(f"{message['key']} is no key of this game; the buttons name the keys.")
             else:
                 self.again() if message.get("again") else self.act(message["action"])
-        except Exception as error:        # in a callback an exception would go where nobody looks
+        except Exception as error:        # an exception in a callback is not shown
             self.say(f"This did not work: {error}")
 
     def close(self) -> None:

@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['buttons_view', 'status_html', 'status_view', 'finished_view', 'thin', 'training_lines', 'designed_bands', 'movers',
-           'curves_html', 'now_and_then', 'curves_view', 'named_in', 'aimed_at', 'objectives_html', 'objectives_view',
-           'choices', 'runs_view', 'labels_view', 'missing_view', 'measure_view', 'wanted_html', 'wanted_view']
+           'curves_html', 'now_and_then', 'choice_view', 'curves_view', 'named_in', 'aimed_at', 'objectives_html',
+           'measure_view', 'choices', 'runs_view', 'labels_view', 'wanted_view']
 
 # %% ../../nbs/8_studio/06_step.ipynb #9cafa12a
+import functools
 import html
 import json
 import re
@@ -26,7 +27,9 @@ from ..results import Estimate, Measurement, Point, measured_rates
 from ..results.charts import KEY, Line, Small, multiples
 from ..results.figures import changes, missing_html, of_episodes, played
 from ..results.page import fold, note, table
-from .elements import bind, button, column, error_view, heading, listen, row
+from envgen_nb.studio.elements import (
+    bind, button, column, error_view, field, framed, heading, html_view, linked, listen, row, show_if,
+)
 from ..results.progress import duration
 from .session import Session, next_action, objection
 from ..game.words import counted
@@ -43,14 +46,14 @@ _BUTTONS = [    # action, label, what it does, icon
 
 def buttons_view(
     session: Session,
-    before: Callable[[str], None] = lambda action: None,   # called first with what is to be done; may raise
+    before: Callable[[str], None] = lambda action: None,   # called first with the name of the action; may raise
 ) -> widgets.Widget:
     "A button for each action, and pause and stop."
     def begin(action: str) -> None:
         before(action)
-        getattr(session, action)()
+        session.begin(action)
 
-    steps = {action: button(label, tooltip, lambda action=action: begin(action), session, icon)
+    steps = {action: button(label, tooltip, functools.partial(begin, action), session, icon)
              for action, label, tooltip, icon in _BUTTONS}
     pause = button("Pause", "Hold everything up at the next step", lambda: (
         session.go_on if session.paused else session.pause)(), session, "pause")
@@ -79,14 +82,8 @@ _STEPS = {    # while the run waits, and while it goes on
 }
 
 
-def _state(session: Session) -> str:
-    "What is going on, in a word or two."
-    return ("Paused" if session.paused else "Stopping" if session.stopping else "Your turn" if session.asked
-            else "Working" if session.busy else "The run is finished" if session.where.step == "done" else "Waiting")
-
-
 def status_html(session: Session) -> str:
-    "Where the run stands, what is going on, and how long it will take."
+    "Return where the run is, what is going on, and how long it will take."
     if session.run is None:
         return note("No run is open. Start a new one, or open an earlier one.")
     where, training = session.where, session.training
@@ -95,6 +92,8 @@ def status_html(session: Session) -> str:
     due = "design" if session.doing == "generate" and where.step == "train" else where.step      # asked again
     step = ("a reply is awaited" if session.asked else "training is to go on" if begun and not session.busy
             else _STEPS[due][session.busy])
+    state = ("Paused" if session.paused else "Stopping" if session.stopping else "Your turn" if session.asked else
+             "Working" if session.busy else "The run is finished" if where.step == "done" else "Waiting")
     done, steps = (training.get("done", 0), training.get("steps", 0))
     bar = f'<progress value="{done}" max="{steps or 1}" aria-label="progress of the run"></progress>'
     speed = (f" · {training['steps_per_second']:,.0f} steps/s · {duration(training['seconds_left'])} left"
@@ -102,7 +101,7 @@ def status_html(session: Session) -> str:
     stage = (f"{cycle}: {100 * training['cycle_done'] / training['cycle_steps']:.0f}% · " if begun and training else "")
     last = "" if session.busy or not session.records else "The last that happened: "
     progress = f"{stage}the whole run: {100 * done / (steps or 1):.0f}%, {done:,} of {counted(steps, 'step')}{speed}"
-    return (f'<div role="status"><b>{_state(session)}</b> · {html.escape(session.run.path.name)} · {html.escape(cycle)}'
+    return (f'<div role="status"><b>{state}</b> · {html.escape(session.run.path.name)} · {html.escape(cycle)}'
             f'{": " if cycle else ""}{step}{bar}'
             f'{note(progress) if steps else ""}'
             f'{note(last + session.said, "envgen-quiet")}</div>')
@@ -110,13 +109,9 @@ def status_html(session: Session) -> str:
 
 def status_view(session: Session) -> widgets.Widget:
     "The state of the run in a few lines, and the error if there is one."
-    shown = widgets.HTML(layout=widgets.Layout(width="100%"))
-
-    def draw() -> None:
-        shown.value = f'<div class="envgen envgen-status">{status_html(session)}</div>'
-
-    bind(session, ["busy", "paused", "stopping", "training", "said", "asked", "version"], draw)
-    return column(shown, error_view(session))
+    names = ["busy", "paused", "stopping", "training", "said", "asked", "version"]
+    return column(html_view(session, names, lambda: f'<div class="envgen-status">{status_html(session)}</div>'),
+                  error_view(session))
 
 # %% ../../nbs/8_studio/06_step.ipynb #b3ff803c
 def finished_view(
@@ -134,17 +129,13 @@ def finished_view(
         button("Start another one", "A new run with the settings of the Prompt and Train pages", new, session, "plus"),
         button("Set a longer one", "A run ends where its settings say: set more cycles or steps, for a new run",
                settings, session, "sliders"))
-
-    def draw() -> None:
-        finished = session.where is not None and session.where.step == "done" and not session.busy
-        whole.layout.display = None if finished else "none"
-
-    bind(session, ["where", "busy"], draw)
+    show_if(session, ["where", "busy"], lambda: session.where and session.where.step == "done" and not session.busy,
+            whole)
     return whole
 
 # %% ../../nbs/8_studio/06_step.ipynb #7d393bf0
 def thin(points: Sequence[Point], most: int = 300) -> list[Point]:
-    "The points of at most so many steps, evenly chosen, the last one among them."
+    "Return the points of at most so many steps, evenly chosen, the last one among them."
     steps = sorted({point.step for point in points})
     if len(steps) <= most:
         return list(points)
@@ -159,7 +150,7 @@ def training_lines(
     points: Sequence[Point],
     objective: int | None = None,     # which one's success rates; None: the mean returns
 ) -> list[Line]:
-    "A line for the original game and one for the designed worlds; a gap where the agent was elsewhere."
+    "Return a line for the original game and one for the designed worlds, with gaps where there is no episode."
     steps, found = sorted({point.step for point in points}), []
     for phase, kind in _KINDS.items():
         at = {point.step: point.episode_return if objective is None else point.rates[objective] if point.rates else None
@@ -169,7 +160,7 @@ def training_lines(
 
 
 def designed_bands(points: Sequence[Point]) -> list[tuple[int, int]]:
-    "From which step to which the agent was in designed worlds alone."
+    "Return the stretches of steps, (first, last), in designed worlds alone."
     phases: dict[int, set[str]] = {}
     for point in points:
         phases.setdefault(point.step, set()).add(point.phase)
@@ -182,7 +173,7 @@ def designed_bands(points: Sequence[Point]) -> list[tuple[int, int]]:
 
 # %% ../../nbs/8_studio/06_step.ipynb #86d6f925
 def _small(name: str, k: int, points: Sequence[Point], found: Sequence[Measurement]) -> Small:
-    "The panel of an objective."
+    "Return the panel of an objective."
     measured = [(one.step, one.rates[name]) for one in found]
     known = [one.value for _, one in measured if np.isfinite(one.value)]
     said = "" if not known else f"{known[-1]:.0f}%" if len(known) == 1 else f"{known[0]:.0f} → {known[-1]:.0f}%"
@@ -190,7 +181,7 @@ def _small(name: str, k: int, points: Sequence[Point], found: Sequence[Measureme
 
 
 def _reward(points: Sequence[Point], found: Sequence[Measurement], last: int, bands: Sequence[tuple[int, int]]) -> str:
-    "The panel of the reward, over the whole width."
+    "Return the panel of the reward, over the whole width."
     lines, measured = training_lines(points), [(one.step, one.reward) for one in found]
     seen = [y for line in lines for y in line.y] + [y for _, one in measured for y in (one.value, one.low, one.high)]
     seen = [y for y in seen if y is not None and np.isfinite(y)]
@@ -201,7 +192,7 @@ def _reward(points: Sequence[Point], found: Sequence[Measurement], last: int, ba
 
 
 def movers(found: Sequence[Measurement], most: int = 6) -> list[str]:
-    "The objectives whose success rates changed from one measurement to the latest, those that changed most first."
+    "Return the objectives whose success rates changed at the latest measurement, those that changed most first."
     if len(found) < 2:
         return []
     before, now = (one.rates for one in found[-2:])
@@ -215,7 +206,7 @@ def curves_html(
     found: Sequence[Measurement] = (),         # so far
     most: bool = False,                        # only the `movers`
 ) -> str:
-    "The training and the measurements of a run: the reward, then each objective that was reached."
+    "Return the curves of training and measurements: the reward, then each objective that was reached."
     last = max([0, *(point.step for point in points), *(one.step for one in found)])
     if not points and len(found) < 2:
         return note("No training yet. The curves appear here, while it goes on.", "envgen-quiet")
@@ -249,30 +240,38 @@ def now_and_then(session: Session, draw: Callable[[], None], every: float) -> No
     bind(session, ["training"], refresh)
 
 
-# %% ../../nbs/8_studio/06_step.ipynb #5b1d70c2
-def curves_view(session: Session) -> widgets.Widget:
-    "The curves, which grow while training goes on: of all objectives, or of those that changed most."
-    which = widgets.ToggleButtons(options=[("all that were reached", False), ("that changed most", True)],
-                                  description="Objectives", style={"button_width": "auto"},
-                                  tooltips=["a panel for each", "from one measurement to the latest"])
-    shown = widgets.HTML(layout=widgets.Layout(width="100%"))
-    found: tuple[Measurement, ...] = ()
-
-    def read() -> None:
-        nonlocal found
-        found = () if session.run is None else measured_rates(session.run)
-        draw()
+def choice_view(
+    session: Session,
+    choice: widgets.ToggleButtons,
+    make: Callable[[], str],         # returns HTML
+    every: float,                    # most seconds that it is old, while training goes on
+) -> widgets.HTML:
+    "HTML of a run that depends on what is chosen; follows the run, and its training now and then."
+    shown = html_view(session, ["run", "version", "busy"], make)
 
     def draw(_: object = None) -> None:
-        run = session.run
-        which.layout.display = None if movers(found) else "none"
-        shown.value = "" if run is None else curves_html(run.simulator.objectives, session.points, found,
-                                                         which.value and bool(movers(found)))
+        shown.value = framed(make())
 
-    listen(which, draw, session)
-    bind(session, ["run", "version"], read)
-    now_and_then(session, draw, every=2.0)
-    return column(which, shown)
+    listen(choice, draw, session)
+    now_and_then(session, draw, every)
+    return shown
+
+
+def curves_view(session: Session) -> widgets.Widget:
+    "The curves, which grow while training goes on: of all objectives, or of those that changed most."
+    which = field(widgets.ToggleButtons, "Objectives", "", options=[
+        ("all that were reached", False), ("that changed most", True)],
+        tooltips=["a panel for each", "from one measurement to the latest"])
+    which.style.button_width = "auto"
+    measured = functools.lru_cache(maxsize=1)(lambda run, version: measured_rates(run) if run else ())    # read once
+
+    def make() -> str:
+        found = measured(session.run, session.version)
+        which.layout.display = None if movers(found) else "none"
+        return "" if session.run is None else curves_html(
+            session.run.simulator.objectives, session.points, found, which.value and bool(movers(found)))
+
+    return column(which, choice_view(session, which, make, every=2.0))
 
 # %% ../../nbs/8_studio/06_step.ipynb #a00532ae
 _FILLING = {"a", "an", "the", "some", "more", "one", "its", "their", "your"}
@@ -280,7 +279,7 @@ _ENDINGS = "(e|s|es|d|ed|en|ing|ion)?"                       # of a word as an o
 
 
 def _spots(phrase: Sequence[str], words: Sequence[str]) -> list[int]:
-    "Where words stand one after the other in a text."
+    "Return the places of words that follow each other in a text."
     forms = [re.compile(re.escape(word.removesuffix("e") if len(word) > 3 else word) + _ENDINGS) for word in phrase]
     return [k for k in range(len(words) - len(forms) + 1)
             if all(form.fullmatch(word) for form, word in zip(forms, words[k:], strict=False))]
@@ -290,7 +289,7 @@ def named_in(
     text: str,
     objectives: Sequence[str],
 ) -> set[str]:
-    "The objectives that a text names: `make_stone_pickaxe`, \"make a stone pickaxe\", \"stone pickaxe making\"."
+    "Return the objectives that a text names: `make_stone_pickaxe`, \"make a stone pickaxe\", \"stone pickaxe making\"."
     parts = {name: name.lower().split("_") for name in objectives}
     found = set()
     for sentence in re.split(r"[.;:!?]\s", text.lower()):
@@ -307,7 +306,7 @@ def named_in(
 
 
 def _goals(settings: Any) -> list[Any]:
-    "What a world says its goal is, in whichever section of its settings."
+    "Return the goals in the settings of a world, in any section."
     if not isinstance(settings, dict):
         return []
     return [found for name, value in settings.items() for found in ([value] if name == "goal" else _goals(value))]
@@ -317,7 +316,7 @@ def aimed_at(
     run: RunFolder,
     cycle: str,       # "cycle-2"
 ) -> set[str]:
-    "The objectives that the worlds of a cycle state as goal, or name in their purpose; none unless each world tells."
+    "Return the objectives that the worlds of a cycle state as goal, or name; none unless each world does."
     names = run.simulator.objectives
     told = [{goal for goal in _goals(design.world.settings()) if goal in names} or named_in(design.purpose, names)
             for design in run.designs(cycle)]
@@ -369,50 +368,51 @@ def objectives_html(
             f"{note(played(run), 'envgen-quiet')}")
 
 # %% ../../nbs/8_studio/06_step.ipynb #54ae704a
-def objectives_view(session: Session) -> widgets.Widget:
-    "The table, since the start or since the last cycle."
-    since = widgets.ToggleButtons(options=[("since the start", 0), ("since the last measurement", -2)],
-                                  description="Change", tooltips=["the untrained agent and now", "the last cycle"],
-                                  style={"button_width": "auto"})
-    shown = widgets.HTML()
+def measure_view(session: Session) -> widgets.Widget:
+    "The success rates, since the start or since the last cycle, and what was missing in the original game."
+    since = field(widgets.ToggleButtons, "Change", "", options=[
+        ("since the start", 0), ("since the last measurement", -2)],
+        tooltips=["the untrained agent and now", "the last cycle"])
+    since.style.button_width = "auto"
 
-    def draw(_: object = None) -> None:
-        inside = "" if session.run is None else objectives_html(
-            session.run, since.value, session.training if session.busy else None)
-        shown.value = f'<div class="envgen" style="overflow-x:auto">{inside}</div>'
+    def rates() -> str:
+        training = session.training if session.busy else None
+        inside = "" if session.run is None else objectives_html(session.run, since.value, training)
+        return f'<div style="overflow-x:auto">{inside}</div>'
 
-    listen(since, draw, session)
-    bind(session, ["version", "busy"], draw)
-    now_and_then(session, draw, every=5.0)
-    return column(heading("Success rates in the original game"), since, shown)
+    def missing() -> str:
+        found = "" if session.run is None else missing_html(session.run)
+        return found and fold("What was missing in the original game", found)
+
+    return column(column(heading("Success rates in the original game"), since,
+                         choice_view(session, since, rates, every=5.0)),
+                  html_view(session, ["run", "version"], missing))
 
 # %% ../../nbs/8_studio/06_step.ipynb #de6f0a8c
 def choices(session: Session) -> dict[Path, str]:
-    "The run that is open, then those in the runs folder that are not put away, the newest first: where, and its name."
+    "Return the open run, then those in the runs folder that are not archived, the newest first: folder → name."
     here = [] if session.run is None else [session.run.path]
-    offered = (*here, *(path for path in list_runs() if not put_away(path)))
-    return {path.resolve(): display_name(path) for path in offered}
+    return {path.resolve(): display_name(path)
+            for path in (*here, *(path for path in list_runs() if not put_away(path)))}
 
 
 def runs_view(
     session: Session,
     new: Callable[[], None],   # begins a new run
-    *more: widgets.Widget,     # what else stands in the row
+    *more: widgets.Widget,     # what else is in the row
 ) -> widgets.Widget:
-    "A list of the runs that are there, and what the open one is called."
-    which = widgets.Dropdown(description="Run", tooltip="the runs in the runs folder, the newest first",
-                             style={"description_width": "initial"},
-                             layout=widgets.Layout(width="auto", max_width="100%"))
-
-    opened: list[Path] = []                                  # the run that is open, if there is one
+    "A list of runs, and the name, tags and note of the open one."
+    which = field(widgets.Dropdown, "Run", "the runs in the runs folder, the newest first")
+    opened: Path | None = None                               # the run that was open when the list was made
     labels = labels_view(session, lambda: refresh())
     labels.layout.display = "none"
 
     def refresh() -> None:
-        found, here = choices(session), [] if session.run is None else [session.run.path]
+        nonlocal opened
+        found, here = choices(session), None if session.run is None else session.run.path
         chosen = which.value if here == opened and which.value in found else next(iter(found), None)
         which.options = [(name, path) for path, name in found.items()]
-        which.value, opened[:] = chosen, here                # what a person has chosen meanwhile stays chosen
+        which.value, opened = chosen, here                   # what was chosen meanwhile stays chosen
 
     def fold_up() -> None:
         labels.layout.display = "none" if labels.layout.display is None else None
@@ -426,76 +426,45 @@ def runs_view(
             button("Label", "Name the run that is open, tag it, put it away", fold_up, session, "tag"), *more),
         labels)
 
-# %% ../../nbs/8_studio/06_step.ipynb #295810c2
-def labels_view(session: Session, changed: Callable[[], None]) -> widgets.Widget:
-    "What the run that is open is called: name, tags, note, and whether it is put away."
-    wide = dict(style={"description_width": "initial"}, continuous_update=False)
-    name = widgets.Text(description="Name", tooltip="shown in lists, before the folder's name", **wide)
-    tags = widgets.Text(description="Tags", tooltip="words with commas between them", **wide)
-    text = widgets.Text(description="Note", tooltip="what you want to remember of this run", **wide,
-                        layout=widgets.Layout(flex="1 1 300px", width="auto"))
-    away = widgets.Checkbox(description="Archived", tooltip="no longer among the runs that are offered", indent=False,
-                            layout=widgets.Layout(width="auto"))
-    showing = False
 
-    def show() -> None:
-        nonlocal showing
-        showing, found = True, Labels() if session.run is None else read_labels(session.run.path)
-        name.value, tags.value, text.value, away.value = found.name, ", ".join(found.tags), found.note, found.archived
-        showing = False
+def labels_view(session: Session, changed: Callable[[], None]) -> widgets.Widget:
+    "Name, tags, note of the open run, and whether it is archived."
+    name = field(widgets.Text, "Name", "shown in lists, before the folder's name", continuous_update=False, layout={})
+    tags = field(widgets.Text, "Tags", "words with commas between them", continuous_update=False, layout={})
+    text = field(widgets.Text, "Note", "what you want to remember of this run", continuous_update=False,
+                 layout={"flex": "1 1 300px", "width": "auto"})
+    away = field(widgets.Checkbox, "Archived", "no longer among the runs that are offered", indent=False)
+
+    def read() -> tuple[str, str, str, bool]:
+        found = Labels() if session.run is None else read_labels(session.run.path)
+        return found.name, ", ".join(found.tags), found.note, found.archived
 
     def write(_: object) -> None:
-        if showing or session.run is None:
-            return
-        label_run(session.run.path, name=name.value.strip(), note=text.value.strip(), archived=away.value,
-                  tags=tuple(word.strip() for word in tags.value.split(",") if word.strip()))
-        changed()
+        if session.run is not None:
+            label_run(session.run.path, name=name.value.strip(), note=text.value.strip(), archived=away.value,
+                      tags=tuple(word.strip() for word in tags.value.split(",") if word.strip()))
+            changed()
 
-    for control in (name, tags, text, away):
-        listen(control, write, session)
-    bind(session, ["run"], show)
+    for k, control in enumerate((name, tags, text, away)):
+        linked(session, ["run"], control, lambda k=k: read()[k], write)
     return row(name, tags, text, away)
 
-# %% ../../nbs/8_studio/06_step.ipynb #5c1d4e3e
-def missing_view(session: Session) -> widgets.Widget:
-    "What was missing in the original game at the last measurement; nothing where the game does not tell."
-    shown = widgets.HTML()
-
-    def draw(_: object = None) -> None:
-        found = "" if session.run is None else missing_html(session.run)
-        inside = found and fold("What was missing in the original game", found)
-        shown.value = f'<div class="envgen">{inside}</div>'
-
-    bind(session, ["run", "version"], draw)
-    return shown
-
-
-def measure_view(session: Session) -> widgets.Widget:
-    "What has been learned, and what was missing."
-    return column(objectives_view(session), missing_view(session))
-
 # %% ../../nbs/8_studio/06_step.ipynb #4be1f7a6
-def wanted_html(run: RunFolder, wanted: RunSettings) -> str:
-    "What is asked, and in which settings the run differs."
-    rows = [(name, *(json.dumps(value, ensure_ascii=False) for value in both))
-            for name, both in different(run, wanted).items()]
-    message = note(f"{run.path.name} is the newest run of this game that no other program works on. The notebook's "
-                "parameters and settings.ini say something else. Which one do you want?")
-    return f'<div class="envgen" role="alert">{message}{table(["setting", "this run", "the notebook"], rows)}</div>'
-
-
 def wanted_view(session: Session) -> widgets.Widget:
     "Go on with the run that is open, or begin one with the settings that are asked for?"
-    shown = widgets.HTML()
-    whole = column(shown, row(
+    def question() -> str:
+        if not session.wanted:
+            return ""
+        rows = [(name, *(json.dumps(value, ensure_ascii=False) for value in both))
+                for name, both in different(session.run, session.wanted).items()]
+        message = note(f"{session.run.path.name} is the newest run of this game that no other program works on. The "
+                       "notebook's parameters and settings.ini say something else. Which one do you want?")
+        return f'<div role="alert">{message}{table(["setting", "this run", "the notebook"], rows)}</div>'
+
+    whole = column(html_view(session, ["wanted"], question), row(
         button("Go on with this run", "Keep its settings", lambda: setattr(session, "wanted", None), session, "check",
                "primary"),
         button("New run with these settings", "Begin a run with what the notebook says",
                lambda: session.new(session.wanted), session, "plus")))
-
-    def draw() -> None:
-        whole.layout.display = "" if session.wanted else "none"
-        shown.value = wanted_html(session.run, session.wanted) if session.wanted else ""
-
-    bind(session, ["wanted"], draw)
+    show_if(session, ["wanted"], lambda: session.wanted, whole)
     return whole

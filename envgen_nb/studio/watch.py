@@ -8,12 +8,10 @@ __all__ = ['LARGEST', 'RANDOM', 'RULES', 'NOBODY', 'sheet', 'seen_picture', 'fil
 
 # %% ../../nbs/8_studio/09_watch.ipynb #98265bf4
 import contextlib
-import html
 import io
 import math
 import threading
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import Any
 
 import anywidget
@@ -28,11 +26,12 @@ from ..cycle.folder import RunFolder
 from ..cycle.runs import load_agent
 from ..designer.reply import strip_markdown
 from ..results.page import note
-from .elements import bind, button, column, error_view, number_field, row
+from envgen_nb.studio.elements import (
+    STATIC, bind, button, column, error_view, field, html_view, number_field, row,
+)
 from ..agent.clips import Recording, record
 from .session import Session, show_errors
 from ..game.simulator import Simulator
-from ..game.words import counted
 from ..game.world import World
 
 # %% ../../nbs/8_studio/09_watch.ipynb #76ea68b0
@@ -43,7 +42,7 @@ def sheet(
     pictures: Sequence[np.ndarray],   # (H, W, 3) uint8, all of one size
     most: int = 180,                  # pixels of their longer side
 ) -> dict[str, Any]:
-    "Many pictures as one, and where each is: columns, width, height, and the WebP as data."
+    "Return many pictures as one WebP (`data`), and where each is: columns, width, height."
     high, wide = pictures[0].shape[:2]
     shrink = min(1.0, most / max(high, wide))
     width, height = max(1, round(wide * shrink)), max(1, round(high * shrink))
@@ -63,7 +62,7 @@ _PALETTE = np.array([(24, 24, 24), (31, 119, 180), (217, 95, 2), (44, 160, 44), 
 
 
 def _cells(value: np.ndarray, high: float, rows: int = 8, cell: int = 8) -> np.ndarray:
-    "Numbers as coloured cells: a map by kinds, a list in columns of so many rows, brighter for more."
+    "Draw numbers as coloured cells: a map by kinds, a list in columns of so many rows, brighter for more."
     if value.ndim == 3:
         value = value.argmax(2) if value.shape[2] > 4 else value[..., 0]
     if value.ndim == 2:
@@ -79,7 +78,7 @@ def seen_picture(
     observation: Any,      # an array, or a dictionary of arrays, of one sub-environment
     highs: Mapping[str, float],   # the largest number in each array of a dictionary
 ) -> np.ndarray:           # (H, W, 3) uint8
-    "What the agent saw, drawn."
+    "Draw what the agent saw."
     if not isinstance(observation, dict):
         return np.asarray(observation) if np.ndim(observation) == 3 else _cells(np.asarray(observation), 1.0)
     rows = max((np.shape(value)[1] for value in observation.values() if np.ndim(value) > 1), default=8)
@@ -96,7 +95,7 @@ def film(
     who: str,               # "after cycle 2"
     where: str = "",        # "in the original game, seed 0"
 ) -> dict[str, Any]:
-    "What the browser gets of a recorded episode."
+    "Return what the browser gets of a recorded episode."
     seen, first = None, recording.seen[0]
     if isinstance(first, dict) or np.ndim(first) != 3:
         named = first if isinstance(first, dict) else {"numbers": first}
@@ -114,22 +113,18 @@ def film(
             "chances": None if chances is None else np.round(100 * chances).astype(int).tolist()}
 
 # %% ../../nbs/8_studio/09_watch.ipynb #4e69da13
-def _file(name: str) -> str:
-    return (resources.files("envgen_nb.studio") / "static" / name).read_text(encoding="utf-8")
-
-
 class WatchScreen(anywidget.AnyWidget):
     "Episodes side by side, with buttons to play, pause and step, a slider, and a list of objectives."
-    _esm, _css = _file("watch.js"), _file("watch.css")
+    _esm, _css = STATIC / "watch.js", STATIC / "watch.css"
     films = List().tag(sync=True)      # as `film` gives them
     hint = Unicode("Choose who plays and where, then press Watch.").tag(sync=True)
 
 # %% ../../nbs/8_studio/09_watch.ipynb #cfae5380
-RANDOM, RULES = "random", "rules"      # who plays: actions at random, the game's own player
+RANDOM, RULES = "random", "rules"      # players: actions at random, the game's own player
 
 
 def places(run: RunFolder) -> dict[str, str]:
-    "Where an agent can be watched: `\"\"` for the original game, `cycle-2:1` for a world → what it is called."
+    "Return where an agent can be watched: `\"\"`, the original game, or a world, `cycle-2:1` → its name."
     found = {"": "the original game"}
     for cycle in run.cycles:
         for k, (world, purpose) in enumerate(zip(run.worlds(cycle), run.purposes(cycle), strict=True), start=1):
@@ -139,24 +134,25 @@ def places(run: RunFolder) -> dict[str, str]:
 
 
 def seen_by_player(simulator: Simulator) -> Preset | None:
-    "A preset of an agent that sees what the game's player by rules sees; None: there is no such player."
+    "Return a preset with the observations that the game's player by rules takes; None: there is no such player."
     return next((preset for preset in PRESETS.values() if simulator.player(preset.obs)), None)
 
 
 def by_rules(simulator: Simulator) -> Learner:
-    "The game's player by rules."
+    "Return the game's player by rules."
     preset = seen_by_player(simulator)
     with contextlib.closing(simulator.make_vec([None], num_envs=1, obs=preset.obs)) as venv:
-        make = ScriptedLearner.for_game(simulator, preset)
-        return make(preset, venv.single_observation_space, venv.single_action_space, 0)
+        return ScriptedLearner.for_game(simulator, preset)(preset, venv.single_observation_space,
+                                                           venv.single_action_space, 0)
 
 
 def players(run: RunFolder) -> dict[str, str]:
-    "Who can be watched: the cycle whose agent it is, `RULES` or `RANDOM` → what it is called."
-    there = [cycle for cycle in run.cycles if run.file(RunFolder.CHECKPOINT, cycle).exists()]
+    "Return the agents that can be watched, the earlier first: the cycle whose agent it is, `RULES`, `RANDOM` → name."
     names = {"cycle-0": "before training", "final": "after the last training"}
-    return {cycle: names.get(cycle, f"after {cycle.replace('-', ' ')}") for cycle in there} | (
-        {RULES: "a player by rules"} if seen_by_player(run.simulator) else {}) | {RANDOM: "actions at random"}
+    found = {cycle: names.get(cycle, f"after {cycle.replace('-', ' ')}") for cycle in run.cycles
+             if run.file(RunFolder.CHECKPOINT, cycle).exists()}
+    rules = {RULES: "a player by rules"} if seen_by_player(run.simulator) else {}
+    return found | rules | {RANDOM: "actions at random"}
 
 
 def watched(
@@ -166,24 +162,24 @@ def watched(
     seed: int = 0,                    # of the episode
     steps: int = 300,                 # at the most
 ) -> list[dict[str, Any]]:
-    "The same episode, played by each of these; errors as of `load_agent`, `ValueError` for what there is not."
-    known = places(run)
-    if place not in known or not set(who) <= set(players(run)):
+    "Return the films of an episode, played by each; errors as of `load_agent`, `ValueError` for an unknown name."
+    known, there = places(run), players(run)
+    if place not in known or not set(who) <= set(there):
         raise ValueError("this run has no such world or agent any more; press Refresh and choose again")
     cycle, _, number = place.partition(":")
     world: World = run.worlds(cycle)[int(number) - 1] if place else run.original
     limit = min(steps, run.settings.world_length) if place else steps
     where, found = f"{known[place].partition(':')[0]}, seed {seed}", []
-    for one in [name for name in players(run) if name in who]:                 # before comes first
+    for one in [name for name in there if name in who]:
         agent = None if one == RANDOM else by_rules(run.simulator) if one == RULES else load_agent(run, one)
         recording = record(run.simulator, world, agent, seed, limit, tell=True)
-        found.append(film(run.simulator, recording, players(run)[one], where))
+        found.append(film(run.simulator, recording, there[one], where))
     return found
 
 # %% ../../nbs/8_studio/09_watch.ipynb #fe432e83
 class Watching(HasTraits):
-    "Who is watched where, and what came of it."
-    busy = Bool(False, help="whether an episode is being recorded")
+    "Records episodes for its screen."
+    busy = Bool(False, help="True while an episode is being recorded")
     error = Unicode("", help="what went wrong, and what to do")
 
     def __init__(self, session: Session):
@@ -192,11 +188,10 @@ class Watching(HasTraits):
 
     def watch(self, place: str, who: Sequence[str], seed: int = 0, steps: int = 300) -> None:
         "Record on a thread, and show it."
-        if self.busy:
-            return
-        self.busy, self.error = True, ""
-        self.thread = threading.Thread(target=self._record, args=(place, list(who), seed, steps), daemon=True)
-        self.thread.start()
+        if not self.busy:
+            self.busy, self.error = True, ""
+            self.thread = threading.Thread(target=self._record, args=(place, list(who), seed, steps), daemon=True)
+            self.thread.start()
 
     def _record(self, place: str, who: Sequence[str], seed: int, steps: int) -> None:
         with show_errors(self):
@@ -206,48 +201,43 @@ class Watching(HasTraits):
         self.busy = False
 
 # %% ../../nbs/8_studio/09_watch.ipynb #105dc450
-NOBODY = ""      # nobody beside the first
+NOBODY = ""      # no second player
 
 
 def watch_view(session: Session) -> widgets.Widget:
     "Menus for who and where, and the screen."
-    state, wide = Watching(session), {"style": {"description_width": "initial"}, "layout": {"width": "auto"}}
-    where = widgets.Dropdown(description="Where", tooltip="in which game the agent plays", **wide)
-    first = widgets.Dropdown(description="Who", tooltip="whose agent plays", **wide)
-    second = widgets.Dropdown(description="beside", tooltip="another one in the same episode", **wide)
+    state, usual = Watching(session), dict[widgets.Dropdown, str]()
+    where = field(widgets.Dropdown, "Where", "in which game the agent plays")
+    first = field(widgets.Dropdown, "Who", "whose agent plays")
+    second = field(widgets.Dropdown, "beside", "another one in the same episode")
     seed = number_field("Seed", "of the episode", min=0, max=2 ** 31 - 1)
     steps = number_field("Steps", "at the most", value=300, min=1, max=2000)
-    told, offered = widgets.HTML(), dict[widgets.Dropdown, str]()
+    go = button("Watch", "Record this episode and show it", lambda: state.watch(
+        where.value, [one for one in (first.value, second.value) if one], seed.value, steps.value),
+        state, "eye", "primary")
 
-    def watch() -> None:
-        state.watch(where.value, [one for one in (first.value, second.value) if one], seed.value, steps.value)
-
-    go = button("Watch", "Record this episode and show it", watch, state, "eye", "primary")
+    def offer(menu: widgets.Dropdown, named: Mapping[str, str], default: str) -> None:
+        chosen, options = menu.value, tuple((label, name) for name, label in named.items())
+        if menu.options != options:
+            menu.options = options             # what was chosen stays, unless it is gone, or was the default before
+            menu.value = chosen if chosen in named and chosen != usual.get(menu) else default
+            usual[menu] = default
 
     def choices() -> None:
-        if session.run is None:
-            return
-        agents = players(session.run)
-        trained = [name for name in agents if name not in (RULES, RANDOM)]
-        _offer(where, places(session.run), "", offered)
-        _offer(first, agents, trained[-1] if trained else RANDOM, offered)
-        _offer(second, {NOBODY: "nobody"} | agents, trained[0] if len(trained) > 1 else NOBODY, offered)
+        if session.run is not None:
+            agents = players(session.run)
+            trained = [name for name in agents if name not in (RULES, RANDOM)]
+            offer(where, places(session.run), "")
+            offer(first, agents, trained[-1] if trained else RANDOM)
+            offer(second, {NOBODY: "nobody"} | agents, trained[0] if len(trained) > 1 else NOBODY)
 
     def draw() -> None:
         go.disabled, go.description = state.busy, "Recording…" if state.busy else "Watch"
-        told.value = f'<div class="envgen" role="status">{note("The episodes are being recorded.")}</div>' * state.busy
 
     bind(session, ["run", "version"], choices)
     bind(state, ["busy"], draw)
-    view = column(row(where, first, second, seed, steps, go), error_view(state), told, state.screen)
+    recording = html_view(state, ["busy"], lambda: (
+        f'<div role="status">{note("The episodes are being recorded.")}</div>' * state.busy))
+    view = column(row(where, first, second, seed, steps, go), error_view(state), recording, state.screen)
     view.watching = state
     return view
-
-
-def _offer(menu: widgets.Dropdown, named: Mapping[str, str], usual: str, offered: dict[widgets.Dropdown, str]) -> None:
-    "What may be chosen; what a person has chosen stays, if it is still there."
-    chosen, options = menu.value, tuple((label, name) for name, label in named.items())
-    if menu.options != options:
-        menu.options = options
-        menu.value = chosen if chosen in named and chosen != offered.get(menu) else usual
-        offered[menu] = usual
