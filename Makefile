@@ -20,6 +20,7 @@ TESTS := $(VENV)/.tests
 OLD_NUMPY := $(VENV)/numpy-1.26
 OLD_GYMNASIUM := $(VENV)/gymnasium-1.2.2
 CLUSTERS := $(VENV)/.clusters
+CURVES := $(VENV)/mlflow
 DOCS := $(VENV)/.docs
 STEPS ?= 100000
 
@@ -37,7 +38,7 @@ PYTEST = $(BIN)/pytest -n auto --maxprocesses 8 --durations=10 --durations-min=1
 test: $(TESTS) browser
 	$(PYTEST) $(ARGS)
 
-test-all: $(TESTS) $(OLD_NUMPY) $(OLD_GYMNASIUM) $(CLUSTERS) $(DOCS) browser
+test-all: $(TESTS) $(OLD_NUMPY) $(OLD_GYMNASIUM) $(CLUSTERS) $(CURVES) $(DOCS) browser
 	$(PYTEST) --long $(ARGS)
 
 test-gpu: $(TESTS)
@@ -56,6 +57,11 @@ $(OLD_GYMNASIUM): | $(READY)
 $(CLUSTERS): requirements-clusters.lock | $(READY)
 	$(LOCKED) -r requirements-clusters.lock
 	touch $(CLUSTERS)
+
+# MLflow's client, for one test: the guide on curves.
+$(CURVES): requirements-curves.lock | $(READY)
+	rm -rf $(CURVES)
+	$(LOCKED) --target $(CURVES) -r requirements-curves.lock
 
 # The tests of the studio drive a real browser. Where there is none: Debian's, else the one that Playwright brings.
 browser: $(TESTS)
@@ -122,7 +128,7 @@ lock:
 	$(NOT_IN) requirements.lock .lock-all > requirements-test.lock
 	$(COMPILE) --extra docs --constraint .lock-all pyproject.toml | $(NO_CUDA) \
 	    | $(NOT_IN) .lock-all - > requirements-docs.lock
-	for name in heist clusters; do \
+	for name in heist clusters curves; do \
 	    { grep '^#' requirements-$$name.lock; $(HEAD) requirements-$$name.lock | $(COMPILE) --no-deps -; } > .lock-new \
 	        && mv .lock-new requirements-$$name.lock || exit 1; \
 	done

@@ -179,7 +179,7 @@ def test_the_programs_run(block, tmp_path):
     assert any(text in said for text in SAID["python"]), said
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ("python", "run_folder")])
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ("python", "run_folder", "curves")])
 def test_small_programs_run(name, monkeypatch, tmp_path):
     """In this process, each page's after one another."""
     monkeypatch.chdir(tmp_path)
