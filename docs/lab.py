@@ -21,7 +21,7 @@ from PIL import Image
 from tables import alone, unpack
 
 from envgen_nb.agent.clips import few_colours
-from envgen_nb.extras.batch import run_notebook
+from envgen_nb.experiment.batch import run_notebook
 from envgen_nb.results.report import webp
 
 ROOT = Path(__file__).parent.parent

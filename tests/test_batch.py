@@ -25,7 +25,7 @@ from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import open_run, reserve_folder, runs_folder
 from envgen_nb.cycle.settings import RunSettings, SettingsError, load_settings, make_settings
 from envgen_nb.designer.prompt import load_templates
-from envgen_nb.extras.batch import (
+from envgen_nb.experiment.batch import (
     find_notebook,
     notebook_parameters,
     play,

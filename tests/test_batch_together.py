@@ -14,7 +14,7 @@ import pytest
 
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.runs import list_runs
-from envgen_nb.extras.batch import _private_folder
+from envgen_nb.experiment.batch import _private_folder
 from envgen_nb.game.files import read_jsonl
 
 ENVGEN = Path(sys.executable).with_name("envgen")

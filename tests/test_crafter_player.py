@@ -9,7 +9,7 @@ from envgen_nb.agent.presets import get_preset
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import load_agent, open_run
 from envgen_nb.cycle.settings import SettingsError, make_settings
-from envgen_nb.extras.batch import play
+from envgen_nb.experiment.batch import play
 from envgen_nb.game.simulator import get_simulator
 
 

@@ -16,7 +16,7 @@ from envgen_nb.cycle.folder import RunFolder, RunFolderError
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import label_run
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.extras.batch import play
+from envgen_nb.experiment.batch import play
 from envgen_nb.extras.cli import main
 from envgen_nb.game.files import FolderGone, append_jsonl, write_text
 from envgen_nb.results.report import write_report

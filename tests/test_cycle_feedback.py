@@ -23,7 +23,7 @@ from envgen_nb.designer.baselines import Adversarial
 from envgen_nb.designer.prompt import BOTTLENECK, format_spending
 from envgen_nb.designer.reply import Design
 from envgen_nb.designer.rules import Rules
-from envgen_nb.extras.batch import read_parameters
+from envgen_nb.experiment.batch import read_parameters
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.results.archive import told_html, tried_html
 from envgen_nb.results.figures import missing_html

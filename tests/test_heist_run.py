@@ -19,7 +19,7 @@ from envgen_nb.cycle.events import Training
 from envgen_nb.cycle.folder import RunFolder, RunFolderError
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.extras.batch import play
+from envgen_nb.experiment.batch import play
 from envgen_nb.extras.cli import main
 from envgen_nb.game.episodes import Episodes
 from envgen_nb.game.simulator import games, get_simulator

@@ -17,9 +17,9 @@ from envgen_nb.cycle.folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["nbdev.test", "envgen_nb.extras.cli", "envgen_nb.extras.batch", "envgen_nb.studio.studio",
-                              "envgen_nb.simulators.crafter.simulator", "envgen_nb.simulators.heist.simulator",
-                              "openai", "tensorboard"])
+FORKS.set_forkserver_preload(["nbdev.test", "envgen_nb.extras.cli", "envgen_nb.experiment.batch",
+                              "envgen_nb.studio.studio", "envgen_nb.simulators.crafter.simulator",
+                              "envgen_nb.simulators.heist.simulator", "openai", "tensorboard"])
 
 
 def run_notebook(path: Path, told: Path) -> None:
@@ -37,7 +37,7 @@ def run_notebook(path: Path, told: Path) -> None:
 LONG = {
         "agent.evaluate", "agent.fused", "agent.networks", "agent.on_policy", "agent.ppo", "agent.train",
         "cycle.edit", "cycle.run", "experiment.file", "experiment.folder", "experiment.run", "experiment.schedule",
-        "extras.batch", "extras.check", "extras.distillation", "extras.memory",
+        "experiment.batch", "extras.check", "extras.distillation", "extras.memory",
         "extras.rare", "game.examples", "game.files", "game.sb3", "results.__init__", "results.charts",
         "results.report", "simulators.crafter.env",
         "simulators.crafter.fast.batch", "simulators.crafter.fast.dynamics", "simulators.crafter.fast.engine",

@@ -167,7 +167,7 @@ def test_import_is_light():
     assert done.stdout.strip() == "[]" and done.stderr == ""
 
 
-@pytest.mark.parametrize("module", ["results.report", "extras.batch"])
+@pytest.mark.parametrize("module", ["results.report", "experiment.batch"])
 def test_reports_and_batch_need_no_widgets(module):
     """A run without a person and its report are made where no widget can be shown."""
     code = f"import sys, envgen_nb.{module}; print([m for m in ('ipywidgets', 'anywidget') if m in sys.modules])"

@@ -7,8 +7,8 @@ import pytest
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.settings import RunSettings, SettingsError, load_settings, make_settings
+from envgen_nb.experiment.batch import find_notebook, notebook_parameters, read_parameters
 from envgen_nb.experiment.file import parse_experiment
-from envgen_nb.extras.batch import find_notebook, notebook_parameters, read_parameters
 
 EXPERIMENT = """
 name = "x"
