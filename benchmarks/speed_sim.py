@@ -229,7 +229,7 @@ def _engine_parts(seconds: float) -> dict[str, float]:
     found = {"new world": _microseconds(lambda: game._batch.play(NEW_WORLD, next(seeds)), seconds)}
     with contextlib.closing(make_vec("crafter", num_envs=64, copy=False)) as venv:
         found["reset"] = _microseconds(venv.reset, seconds, things=64)
-        batch = venv._engine.batch
+        batch = venv._engine
         for name, light in (("picture by day", 1.0), ("picture at night", 0.05)):
             batch.games["daylight"] = light
             found[name] = _microseconds(lambda: batch.play(LOOK), seconds, things=64)

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from crafter_records import differences, record_of
 
 from envgen_nb.game.world import check_world, parameters
 from envgen_nb.simulators.crafter.fast.engine import FastGame
-from envgen_nb.simulators.crafter.fast.parity import broken, differences, record_of
+from envgen_nb.simulators.crafter.fast.records import broken
 from envgen_nb.simulators.crafter.fast.state import GAME, MOST
 from envgen_nb.simulators.crafter.reference import (
     ACTIONS,

@@ -10,11 +10,12 @@ import crafter_parity
 import numpy as np
 import pytest
 from crafter_parity import REGIMES, Difference, FastGame, Pair, choices, made, play, play_game
+from crafter_records import differences, record_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envgen_nb.game.world import parameters
-from envgen_nb.simulators.crafter.fast.parity import broken, compact, differences, record_of
+from envgen_nb.simulators.crafter.fast.records import broken, compact
 from envgen_nb.simulators.crafter.fast.state import GAME
 from envgen_nb.simulators.crafter.reference import ACTIONS, LENGTH, OBJECTIVES, Game
 from envgen_nb.simulators.crafter.world import MOMENTS, THINGS, ExtendedCrafterWorld

@@ -59,7 +59,7 @@ def test_the_engine_plays_what_the_reference_plays(settings):
                                                     strict=True))
     ends = spares = 0
     for k, row in enumerate(rows(steps, n)):
-        spares += int((fast._engine.batch.ready == READY).sum())
+        spares += int((fast._engine.ready == READY).sum())
         ours, theirs = fast.step(row), slow.step(row)
         assert_equal_steps(ours, theirs)
         ends += int((ours[2] | ours[3]).sum())
@@ -84,7 +84,7 @@ def test_both_engines_play_the_worlds_that_are_assigned(settings):
     for k, row in enumerate(rows(130, n)):
         if k % 6 == 5:
             changes = {int(i): int(luck.integers(5)) for i in luck.choice(n, 2, replace=False)}
-            ready += int((fast._engine.batch.ready[list(changes)] == READY).sum())
+            ready += int((fast._engine.ready[list(changes)] == READY).sum())
             seen = [parts(venv.assign(changes, now=k % 18 == 5)) for venv in (fast, slow)]
             assert all(np.array_equal(part, seen[1][name]) for name, part in seen[0].items())
         if k == 70:
@@ -153,7 +153,7 @@ def test_nobody_waits_for_a_world_that_lies_ready(num_threads):
     "What was changed in the spare worlds is there when the next episodes begin: no world was made in between."
     venv = CrafterVectorEnv(num_envs=64, obs="symbols", length=200, num_threads=num_threads)
     venv.reset()
-    batch, noops = venv._engine.batch, np.zeros(64, int)
+    batch, noops = venv._engine, np.zeros(64, int)
     for _ in range(100):                           # nobody starves or is killed so soon; a helper works in the pauses
         venv.step(noops)
         if (batch.ready == READY).all():
@@ -218,34 +218,6 @@ def test_helpers_end_with_the_environment():
     assert not any(helper.is_alive() for helper in helpers)
 
 
-def test_observations_go_where_the_caller_wants_them():
-    out = {"material": np.zeros((3, 9, 7), np.uint8), "object": np.zeros((3, 9, 7), np.uint8),
-           "inventory": np.zeros((3, 16), np.uint8), "daylight": np.zeros((3, 1), np.float32)}
-    for engine in ("fast", "reference"):
-        venv = CrafterVectorEnv(num_envs=3, obs="symbols", out=out, copy=False, engine=engine, num_threads=1)
-        obs, _ = venv.reset()
-        assert all(obs[name] is array and array.any() for name, array in out.items())
-        pixels = np.zeros((3, 64, 64, 3), np.uint8)
-        other = CrafterVectorEnv(num_envs=3, out=pixels, copy=False, engine=engine, num_threads=1)
-        assert other.reset()[0] is pixels and pixels.any()
-        venv.close(), other.close()
-
-
-@pytest.mark.parametrize("wrong", [
-    np.zeros((3, 64, 64), np.uint8), np.zeros((3, 64, 64, 3), np.int8), np.zeros((2, 64, 64, 3), np.uint8),
-    np.zeros((3, 64, 64, 6), np.uint8)[..., ::2], [[0]], {"pixels": np.zeros((3, 64, 64, 3), np.uint8)}],
-    ids=["too few axes", "int8", "two rows", "not contiguous", "a list", "a dictionary"])
-def test_arrays_that_do_not_fit_are_refused(wrong):
-    with pytest.raises((TypeError, ValueError), match="out"):
-        CrafterVectorEnv(num_envs=3, out=wrong, copy=False)
-    read_only = np.zeros((3, 64, 64, 3), np.uint8)
-    read_only.flags.writeable = False
-    with pytest.raises(ValueError, match="writable"):
-        CrafterVectorEnv(num_envs=3, out=read_only, copy=False)
-    with pytest.raises(ValueError, match="copy=False"):
-        CrafterVectorEnv(num_envs=3, out=np.zeros((3, 64, 64, 3), np.uint8))
-
-
 def test_a_state_comes_back_at_night_in_another_kind_of_observation():
     n = 3
     venv, other = (CrafterVectorEnv(WORLDS, n, seed=8, obs=obs) for obs in ("symbols", "both"))
@@ -294,7 +266,7 @@ def test_broken_states_are_refused_and_the_game_goes_on():
 @pytest.mark.long
 def test_ten_thousand_environments_and_less_than_100_kilobytes_each():
     venv = CrafterVectorEnv(num_envs=10_000, obs="symbols", noise=False)
-    batch = venv._engine.batch
+    batch = venv._engine
     assert sum(part.nbytes for part in (batch.games, batch.snapshots, batch.spares, batch.board)) / 10_000 < 100_000
     venv.reset()
     rewards = venv.step(np.full(10_000, 5))[1]

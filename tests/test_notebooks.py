@@ -41,7 +41,7 @@ LONG = {
         "extras.rare", "game.examples", "game.files", "game.sb3", "results.__init__", "results.charts",
         "results.report", "simulators.crafter.env",
         "simulators.crafter.fast.batch", "simulators.crafter.fast.dynamics", "simulators.crafter.fast.engine",
-        "simulators.crafter.fast.noise", "simulators.crafter.fast.parity", "simulators.crafter.fast.picture",
+        "simulators.crafter.fast.noise", "simulators.crafter.fast.picture", "simulators.crafter.fast.records",
         "simulators.crafter.fast.random", "simulators.crafter.fast.terrain", "simulators.crafter.fast.threads",
         "simulators.crafter.games", "simulators.crafter.player", "simulators.crafter.simulator",
         "simulators.crafter.vector", "simulators.heist.game", "simulators.heist.simulator", "simulators.heist.vector",

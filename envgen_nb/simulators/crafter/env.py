@@ -15,8 +15,8 @@ import numpy as np
 from fastcore.basics import patch
 from gymnasium import spaces
 
-from .fast.engine import FastGame
-from .games import EngineSpec, SavedGame, check_origin, origin_of, pack_game, unpack_game
+from .fast.engine import FastGame, pack_state, unpack_state
+from .games import EngineSpec, pack_game, replay, unpack_game
 from .reference import ACTIONS, AREA, LENGTH, SIZE, Game
 from .spaces import KnownWorld, check_settings, observation_space
 from .symbols import symbols
@@ -78,8 +78,8 @@ class CrafterEnv(gymnasium.Env):
         self.action_space = spaces.Discrete(len(ACTIONS))
         self.render_mode = render_mode
         self.world, self.obs, self.length = world, obs, int(length)
-        known = KnownWorld(0, world, meaning(world).length or self.length)
-        self._plan = EngineSpec([known], (0,), obs, 0, next_step=True)
+        numbers = meaning(world)
+        self._spec = EngineSpec([KnownWorld(0, numbers, numbers.length or self.length)], (0,), obs, next_step=True)
         self._make_game = FastGame if engine == "fast" else Game
         self._game: FastGame | Game | None = None
         self._running = False
@@ -133,27 +133,23 @@ def get_state(self: CrafterEnv) -> bytes:
     if self._game is None:
         raise RuntimeError("there is no game to save: call reset() first")
     if isinstance(self._game, FastGame):
-        return self._game.save(self._plan, not self._running)
-    game = self._game
-    return pack_game(SavedGame(origin_of(self._plan, 0, 0), game._seed, game._episode, 0, bytes(game._actions),
-                               not self._running))
+        return pack_state(self._spec, 0, 0, not self._running, self._game.record, self._game.snapshot)
+    return pack_game(self._spec, 0, 0, not self._running, self._game)
 
 
 @patch
 def set_state(self: CrafterEnv, state: bytes) -> Any:
     "Go back to where `get_state` was called: the observation. `ValueError` before anything is touched."
     if self._make_game is FastGame:
+        saved, record = unpack_state(self._spec, state)
         game = self._game or FastGame(self.world, 0, self.length, self.size)
-        ended = game.load(state, self._plan)
+        game.record[...] = record
     else:
-        saved = unpack_game(state)
-        check_origin(self._plan, saved.origin, saved.ended)
-        game, ended = Game(self.world, saved.seed, self.length, self.size), saved.ended
-        game.begin(saved.episode)
-        for action in saved.actions:
-            game.skip_picture()
-            game.advance(action)
-    self._game, self._running = game, not ended
+        saved, seed, episode, _, actions = unpack_game(self._spec, state)
+        game = Game(self.world, seed, self.length, self.size)
+        game.begin(episode)
+        replay(game, actions)
+    self._game, self._running = game, not saved.ended
     return self._look()
 
 # %% ../../../nbs/9_simulators/crafter/18_env.ipynb #e0d9416c

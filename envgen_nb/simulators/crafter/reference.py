@@ -207,7 +207,7 @@ def _place_creatures(
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #99ec6ad7
 def _clear(world: OrderedWorld, pos: tuple[int, int], material: str) -> None:
-    "Make a cell this material, and remove the creature that stands there."
+    "Make a cell this material, and remove the creature on it."
     standing = world[pos][1]
     if standing is not None:
         world.remove(standing)
@@ -257,7 +257,6 @@ def _place_thing(world: OrderedWorld, player: Any, thing: str, spot: tuple[int, 
         world.add(plant)
     elif thing == "skeleton_tunnel":
         _dig_tunnel(world, player, spot)
-
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #e19fdf84
 def _dig_tunnel(world: OrderedWorld, player: Any, spot: tuple[int, int]) -> None:
@@ -309,7 +308,6 @@ def _move_to_place(world: OrderedWorld, player: Any, place: str, tunnel: np.ndar
     if pos != tuple(player.pos.tolist()):
         _clear(world, pos, world[pos][0])
         world.move(player, pos)
-
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #5aa887e4
 @functools.cache
@@ -442,7 +440,7 @@ def glance(self: Game, size: int = 450) -> np.ndarray:
 
 @patch
 def info(self: Game) -> dict[str, Any]:
-    "What the package tells beside each step, but the reward."
+    "The package's info of a step, but for the reward."
     player = self._player
     return {"inventory": player.inventory.copy(), "achievements": player.achievements.copy(),
             "discount": float(player.health > 0), "semantic": self._sem_view(), "player_pos": player.pos.copy()}

@@ -58,7 +58,7 @@ def symbols(game: Game) -> dict[str, np.ndarray]:
 # %% ../../../nbs/9_simulators/crafter/03_symbols.ipynb #8acdea05
 BODY = 4                                # of `ITEMS`, the first: health, food, drink, energy
 THINGS = (*(f"has {name}" for name in ITEMS[BODY:]), *(f"near {name or 'the edge'}" for name in MATERIALS))
-_HERE = VIEW[0] // 2, VIEW[1] // 2      # where the player stands in its view
+_HERE = VIEW[0] // 2, VIEW[1] // 2      # the player's own cell in its view
 
 
 def present(

@@ -6,7 +6,7 @@
 __all__ = ['ENGINES', 'check_engine', 'CrafterVectorEnv']
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #3c7c266f
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,34 +33,14 @@ def _check_worlds(
     worlds = check_worlds(worlds, [CrafterWorld], "crafter")
     if first + len(worlds) > MOST_WORLDS:
         raise ValueError(f"one environment can know {MOST_WORLDS:,} worlds, not {first + len(worlds):,}")
-    limits = step_limits(length, len(worlds), LENGTH, LENGTH)
-    return [KnownWorld(first + k, world, meaning(world).length or limit)
-            for k, (world, limit) in enumerate(zip(worlds, limits, strict=True))]
+    limits, numbers = step_limits(length, len(worlds), LENGTH, LENGTH), map(meaning, worlds)
+    return [KnownWorld(first + k, one, one.length or limit)
+            for k, (one, limit) in enumerate(zip(numbers, limits, strict=True))]
 
 
 def _gives(known: Sequence[KnownWorld]) -> bool:
     "Whether in one of these worlds something counts as achieved from the start."
     return any(world.numbers.achieved or world.numbers.moment for world in known)
-
-
-def _check_out(out: Any, space: spaces.Space) -> dict[str, np.ndarray] | None:
-    "The caller's observation arrays by part; `TypeError` or `ValueError` if a batch of this space does not fit them."
-    if out is None:
-        return None
-    parts = getattr(space, "spaces", {"": space})
-    arrays = out if hasattr(space, "spaces") else {"": out}
-    if not isinstance(arrays, Mapping) or set(arrays) != set(parts):
-        raise TypeError(f"out needs one array for each of: {', '.join(parts)}")
-    for name, part in parts.items():
-        array, what = arrays[name], f"out[{name!r}]" if name else "out"
-        if not isinstance(array, np.ndarray):
-            raise TypeError(f"{what} is a numpy array (of a torch tensor: tensor.numpy()), not {type(array).__name__}")
-        if array.shape != part.shape or array.dtype != part.dtype:
-            raise ValueError(f"{what} has to be {part.dtype} of shape {part.shape}, "
-                             f"not {array.dtype} of shape {array.shape}")
-        if not (array.flags.c_contiguous and array.flags.writeable):
-            raise ValueError(f"{what} has to be writable and contiguous")
-    return {name: arrays[name] for name in parts}
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #8b7d86ff
 ENGINES = ("fast", "reference")
@@ -79,16 +59,6 @@ def _check_noise(obs: Any, noise: Any) -> None:
     if not noise and obs != "symbols":
         raise ValueError(f"noise=False leaves out draws that a picture needs: it goes with obs='symbols', not {obs!r}")
 
-# %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #5f0ae1bc
-def _make_engine(engine: str, plan: EngineSpec, num_threads: int | None, out: dict[str, np.ndarray] | None,
-                 moments: bool) -> Engine | Reference:
-    "An engine; the fast one has threads of its own."
-    if engine == "fast":
-        return Engine(plan, int(num_threads or 1), out, moments)
-    if moments:
-        raise ValueError("moments of the game are kept by engine='fast' only; leave moments out, or this engine")
-    return Reference(plan, out)
-
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #9c05f871
 class CrafterVectorEnv(GameVectorEnv):
     "Many games of Crafter, stepped together; the contract is in `envgen_nb.game.world`."
@@ -106,7 +76,6 @@ class CrafterVectorEnv(GameVectorEnv):
         copy: bool = True,                                 # what is returned is the caller's; False: overwritten
         engine: str = "fast",                              # "fast" (compiled) or "reference" (the package)
         noise: bool = True,                                # False: symbols on another, faster random stream
-        out: Any = None,                                   # with copy=False: arrays for the observations
         moments: bool = False,                             # keep moments, for worlds that start from one
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,   # or NEXT_STEP
     ):
@@ -121,85 +90,71 @@ class CrafterVectorEnv(GameVectorEnv):
         self.set_autoreset(autoreset_mode)
         check_engine(engine)
         _check_noise(obs, noise)
-        if copy and out is not None:
-            raise ValueError("out is overwritten by each step: it goes with copy=False")
-        plan = EngineSpec(known, base_seeds(seed, self.num_envs), obs, int(episodes or 0), noise, self.next_step)
-        self._engine = _make_engine(engine, plan, num_threads, _check_out(out, self.observation_space),
-                                    bool(moments))
-        self._find_seen()
-        self._everybody = np.ones(self.num_envs, np.bool_)
-
-    def _find_seen(self) -> None:
-        "Where the engine writes observations."
-        self._seen = {when: {name.partition(".")[2]: array for name, array in self._engine.arrays.items()
-                             if name.startswith(f"{when}.")} for when in ("obs", "final")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._find_seen()
+        if moments and engine != "fast":
+            raise ValueError("moments of the game are kept by engine='fast' only; leave moments out, or this engine")
+        spec = EngineSpec(known, base_seeds(seed, self.num_envs), obs, int(episodes or 0), noise, self.next_step)
+        self._engine = Engine(spec, int(num_threads or 1), bool(moments)) if engine == "fast" else Reference(spec)
+        self._all_envs = np.ones(self.num_envs, np.bool_)
 
     def close_extras(self, **kwargs: Any) -> None:
-        "Let the games go, if they were made."
+        "Close the engine, if there is one."
         if self._engine is not None:
             self._engine.close()
 
     def _possible(self, given: str) -> np.ndarray:
         "What did not count as achieved when the running episodes began, or those that have ended, (N, 22) bool."
-        return self._engine.arrays[given] == 0
+        return self._engine.board[given] == 0
 
     @property
     def finished(self) -> np.ndarray:
         "Which sub-environments have played all their episodes, (N,) bool."
-        return self._engine.arrays["finished"].copy()
+        return self._engine.board["finished"].copy()
 
     @property
     def unlocked(self) -> np.ndarray:
         "What has been achieved in each sub-environment's episode so far, (N, 22) bool."
-        return (self._engine.arrays["achievements"] > 0) & self._possible("given")
+        return (self._engine.board["achievements"] > 0) & self._possible("given")
 
     @property
     def assigned(self) -> np.ndarray:
         "In which of `worlds` each sub-environment plays its next episode, (N,) int32."
-        return self._engine.arrays["next_world"].copy()
+        return self._engine.board["next_world"].copy()
 
-    def _do(self, command: str, items: Sequence[Any] | None = None) -> list[Any]:
-        "A command for all sub-environments; should it be interrupted, there is no episode to step in."
+    def _call(self, method: Callable, *args: Any) -> Any:
+        "Call the engine; should that be interrupted, there is no episode to step in."
         was_ready, self.ready = self.ready, False
-        found = self._engine.do(command, items)
-        self.ready = was_ready or command in ("reset", "load")
+        found = method(*args)
+        self.ready = was_ready
         return found
 
+    def _see(self, parts: dict[str, np.ndarray]) -> Any:
+        "Observations of the engine, as they are handed out."
+        return dict(parts) if isinstance(self.observation_space, spaces.Dict) else parts["pixels"]
+
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #d0ba228c
-@patch
-def _see(self: CrafterVectorEnv, when: str) -> Any:
-    "The current observations (obs), or the last ones of ended episodes (final)."
-    parts = self._seen[when]
-    return parts[""] if "" in parts else dict(parts)
-
-
 @patch
 def render(self: CrafterVectorEnv) -> tuple[np.ndarray, ...]:
     "A picture (450, 450, 3) uint8 of each sub-environment. Looking changes nothing."
     self.need("picture")
-    return tuple(self._do("render"))
+    return tuple(self._engine.render())
 
 
 @patch
 def semantic(self: CrafterVectorEnv) -> np.ndarray:
     "The whole map of each sub-environment, (N, 64, 64) uint8, as the package's info tells it."
     self.need("map")
-    return np.stack(self._do("semantic"))
+    return self._engine.semantic()
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #3e21c9f9
 @patch(as_prop=True)
 def running(self: CrafterVectorEnv) -> dict[str, np.ndarray]:
-    "The episodes that are being played, told as those that ended are; where the length is 0, none is."
+    "The running episodes, in the form of the ended ones; where the length is 0, there is none."
     self.need("episode")
-    returns, lengths = zip(*self._do("running"), strict=True)
-    world, none = self._engine.arrays["world"].copy(), self.finished | self._engine.arrays["ended"]
+    returns, lengths = zip(*self._engine.running(), strict=True)
+    world, none = self._engine.board["world"].copy(), self.finished | self._engine.board["ended"]
     return {"return": np.array(returns, np.float64), "length": np.where(none, 0, lengths).astype(np.int32),
             "unlocked": self.unlocked, "world": world, "possible": self._possible("given"),
-            "counts": self._engine.arrays["achievements"] - self._engine.arrays["given"]}
+            "counts": self._engine.board["achievements"] - self._engine.board["given"]}
 
 
 @patch
@@ -208,37 +163,37 @@ def conditions(self: CrafterVectorEnv) -> np.ndarray:
     self.need("game to ask about")
     if not isinstance(self._engine, Engine):
         raise RuntimeError("engine='reference' does not tell conditions; make the environment without it")
-    bits = np.array(self._do("conditions"))
+    bits = self._engine.conditions().astype(np.int64)
     return (bits[:, None] >> np.arange(len(CONDITIONS)) & 1).astype(bool)
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #3531a5a6
 @patch(as_prop=True)
 def moments(self: CrafterVectorEnv) -> dict[str, int]:
     "How many moments of each kind are kept, to start from; {} where none are."
-    return self._engine.moments.counts if getattr(self._engine, "moments", None) else {}
+    return self._engine.kept_moments.counts if self._engine.kept_moments else {}
 
 
 @patch
 def get_memory(self: CrafterVectorEnv) -> bytes:
     "What is kept beside the sub-environments' states: the moments; nothing where none are kept."
-    return self._engine.moments.pack() if getattr(self._engine, "moments", None) else b""
+    return self._engine.kept_moments.pack() if self._engine.kept_moments else b""
 
 
 @patch
 def set_memory(self: CrafterVectorEnv, state: bytes) -> None:
     "Go on with what `get_memory` gave; `ValueError` before anything is touched. Before `set_state`, if that follows."
-    keeps = bool(getattr(self._engine, "moments", None))
+    keeps = bool(self._engine.kept_moments)
     if bool(state) != keeps:
         raise ValueError(f"this is of an environment {'without' if keeps else 'with'} moments")
     if keeps:
-        self._engine.moments.unpack(state)
+        self._engine.kept_moments.unpack(state)
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #92e4b543
 @patch
 def get_state(self: CrafterVectorEnv) -> list[bytes]:
     "Every sub-environment as bytes, for `set_state` of an environment that knows the same worlds."
     self.need("episode to save")
-    return self._do("save")
+    return self._engine.save()
 
 
 @patch
@@ -250,8 +205,9 @@ def _read(self: CrafterVectorEnv, i: int, state: bytes) -> Any:
 @patch
 def _restore(self: CrafterVectorEnv, found: list[Any]) -> Any:
     "Go on from what was read: the observations."
-    self._do("load", found)
-    return hand_out(self._see("obs"), self.copy)
+    self._call(self._engine.load, found)
+    self.ready = True
+    return hand_out(self._see(self._engine.now), self.copy)
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #86903bdc
 @patch
@@ -273,12 +229,9 @@ def add_worlds(
 
 @patch
 def _assign(self: CrafterVectorEnv, changes: dict[int, int], now: bool) -> Any:
-    "Tell the engine: the current observations."
-    items: list[Any] = [None] * self.num_envs
-    for i, world in changes.items():
-        items[i] = self._engine.plan.worlds[world], bool(now)
-    self._do("assign", items)
-    return hand_out(self._see("obs"), self.copy)
+    "Pass the changes to the engine: the current observations."
+    self._call(self._engine.assign, changes, bool(now))
+    return hand_out(self._see(self._engine.now), self.copy)
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #5e5b8d00
 @patch
@@ -286,8 +239,9 @@ def reset(self: CrafterVectorEnv, *, seed: int | Sequence[int] | None = None,
           options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
     "The next episode of every sub-environment; with a seed (or a base seed for each), the first of that seed."
     self.need_reset(options)
-    self._do("reset", [None] * self.num_envs if seed is None else base_seeds(seed, self.num_envs))
-    return hand_out((self._see("obs"), self._infos()), self.copy)
+    self._call(self._engine.reset, [None] * self.num_envs if seed is None else base_seeds(seed, self.num_envs))
+    self.ready = True
+    return hand_out((self._see(self._engine.now), self._infos()), self.copy)
 
 
 @patch
@@ -295,30 +249,30 @@ def step(self: CrafterVectorEnv,
          actions: Sequence[int] | np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict]:
     "One step of every sub-environment: observations, rewards, terminated, truncated, infos."
     actions = self.checked_actions(actions)
-    arrays = self._engine.arrays
-    arrays["action"][:] = actions
-    self._do("step")
-    infos, ended = self._infos(), arrays["terminated"] | arrays["truncated"]
+    board = self._engine.board
+    board["action"] = actions
+    self._call(self._engine.step)
+    infos, ended = self._infos(), board["terminated"] | board["truncated"]
     if ended.any():
-        results = {name: arrays[name] for name in ("return", "length")}
-        results |= {"world": arrays["last_world"], "unlocked": arrays["counts"] > 0, "counts": arrays["counts"]}
-        if "death" in arrays:                              # the reference does not tell
-            results["death"] = arrays["death"]
+        results = {"return": board["total"], "length": board["length"], "world": board["last_world"],
+                   "unlocked": board["counts"] > 0, "counts": board["counts"]}
+        if isinstance(self._engine, Engine):               # the reference does not know
+            results["death"] = board["death"]
         if self._gives:
             results["possible"] = self._possible("last_given")
             results["unlocked"] &= results["possible"]
-            results["counts"] = results["counts"] - arrays["last_given"]
+            results["counts"] = results["counts"] - board["last_given"]
         infos |= {"results": results, "_results": ended}
         if not self.next_step:
-            infos |= {"final_obs": self._see("final"), "_final_obs": ended}
-    returned = self._see("obs"), arrays["reward"], arrays["terminated"], arrays["truncated"], infos
+            infos |= {"final_obs": self._see(self._engine.final), "_final_obs": ended}
+    returned = self._see(self._engine.now), board["reward"], board["terminated"], board["truncated"], infos
     return hand_out(returned, self.copy)
 
 
 @patch
 def _infos(self: CrafterVectorEnv) -> dict[str, Any]:
-    "How each sub-environment stands: `achievements` are counts in the order of the objectives."
-    found = {name: self._engine.arrays[name] for name in ("achievements", "inventory", "position")}
+    "The state of each sub-environment: `achievements` are counts in the order of the objectives."
+    found = {name: self._engine.board[name] for name in ("achievements", "inventory", "position")}
     if self._gives:
         found["possible"] = self._possible("given")
-    return found | {f"_{name}": self._everybody for name in found}
+    return found | {f"_{name}": self._all_envs for name in found}

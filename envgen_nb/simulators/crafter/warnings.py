@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .reference import constants
-from .world import NOBODY, CrafterWorld, Meaning, meaning
+from .world import NO_CREATURES, CrafterWorld, Meaning, meaning
 from ...game.world import Complaint
 
 # %% ../../../nbs/9_simulators/crafter/19_warnings.ipynb #7b34b6a7
@@ -41,7 +41,7 @@ class _Reach:
             self.built |= {name for name in ("table", "furnace") if self.allows(constants.place[name])}
 
     def lacks(self, rule: Mapping[str, Any]) -> set[str]:
-        "What a rule asks for and cannot have."
+        "What a rule needs that cannot be had."
         taken = {**rule.get("uses", {}), **rule.get("require", {})}
         return ({name for name, count in taken.items() if self.items.get(name, 0) < count}
                 | (set(rule.get("nearby", ())) - self.built))
@@ -76,7 +76,6 @@ def _land(world: CrafterWorld, numbers: Meaning) -> Iterator[tuple[str, str]]:
     if place in needed and needed[place] not in here:
         yield "start_settings.place", f"a {biome} world has no {place}, so the player starts in the middle of the map"
 
-
 # %% ../../../nbs/9_simulators/crafter/19_warnings.ipynb #2fa6ab5c
 def _bag(numbers: Meaning) -> Iterator[tuple[str, str]]:
     "What is in the bag, or near, and can be used for nothing."
@@ -96,7 +95,7 @@ def _bag(numbers: Meaning) -> Iterator[tuple[str, str]]:
             yield where, "nothing is made of diamonds, and one that is given does not count as collected"
 
 # %% ../../../nbs/9_simulators/crafter/19_warnings.ipynb #b1521356
-_ITS_OWN_MAP = "start_from goes on with the map of the moment from which it starts, where the agent stood"
+_ITS_OWN_MAP = "start_from goes on with the map of the moment from which it starts, where the agent was"
 _SWORDS = ("wood_sword", "stone_sword", "iron_sword")      # each does more damage than the one before
 
 
@@ -105,18 +104,9 @@ def _swords(numbers: Meaning) -> Iterator[tuple[str, str]]:
     held = [name for name in _SWORDS if dict(numbers.inventory).get(name)]
     for name in held[:-1]:
         yield f"inventory_settings.{name}", f"only the best sword counts, and there is {held[-1]} in the bag"
-    nobody = numbers.zombies == numbers.cows == NOBODY and (
-        numbers.skeletons == NOBODY or "path" not in materials_of(numbers))
-    if held and nobody:
-        yield f"inventory_settings.{held[-1]}", "nobody lives in this world whom a sword could strike"
-
-
-def _moment(world: CrafterWorld, numbers: Meaning) -> Iterator[tuple[str, str]]:
-    "What a start from a moment leaves without effect."
-    for name in world.environment_settings.model_dump(exclude_none=True):
-        yield f"environment_settings.{name}", _ITS_OWN_MAP
-    if numbers.place:
-        yield "start_settings.place", _ITS_OWN_MAP
+    skeletons = numbers.skeletons != NO_CREATURES and "path" in materials_of(numbers)
+    if held and not skeletons and numbers.zombies == numbers.cows == NO_CREATURES:
+        yield f"inventory_settings.{held[-1]}", "no creatures in this world: a sword has no effect"
 
 
 def warnings_of(
@@ -127,7 +117,8 @@ def warnings_of(
         return []
     numbers = meaning(world)
     if numbers.moment:
-        found = [*_moment(world, numbers), *_swords(numbers)]
+        fields = [f"environment_settings.{name}" for name in world.environment_settings.model_dump(exclude_none=True)]
+        found = [(field, _ITS_OWN_MAP) for field in fields + ["start_settings.place"] * bool(numbers.place)]
     else:
-        found = [*_land(world, numbers), *_bag(numbers), *_swords(numbers)]
-    return [Complaint(why, field=where) for where, why in found]
+        found = [*_land(world, numbers), *_bag(numbers)]
+    return [Complaint(why, field=field) for field, why in (*found, *_swords(numbers))]

@@ -6,7 +6,6 @@
 __all__ = ['MONTH', 'FOLDER', 'inner', 'merged', 'compiled']
 
 # %% ../../../../nbs/9_simulators/crafter/06_fast_compile.ipynb #e66a5109
-import contextlib
 import hashlib
 import importlib.util
 import os
@@ -14,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,8 @@ def _sources() -> list[Path]:
     "The files whose functions end up in the machine code."
     here = Path(importlib.util.find_spec("envgen_nb").origin).parent / "simulators" / "crafter"
     noise = Path(importlib.util.find_spec("opensimplex").origin).parent
-    return [*sorted((here / "fast").glob("*.py")), here / "reference.py", here / "world.py", here / "symbols.py",
+    names = "games", "reference", "spaces", "symbols", "world"
+    return [*sorted((here / "fast").glob("*.py")), *(here / f"{name}.py" for name in names),
             noise / "internals.py", noise / "constants.py"]
 
 
@@ -70,22 +70,11 @@ FOLDER = _make_folder(cache_folder(), f"engine-{_digest()}")   # where this proc
 
 # %% ../../../../nbs/9_simulators/crafter/06_fast_compile.ipynb #00fc3eee
 _HOW: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
-_INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-
-@contextlib.contextmanager
-def _keeping_in(folder: Path) -> Iterator[None]:
-    "Let numba choose this folder for the functions that are declared meanwhile."
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
-    try:
-        yield
-    finally:
-        numba.config.CACHE_DIR = before
 
 
 def inner(function: Callable) -> Callable:
     "A function for compiled functions to call."
-    return numba.njit(**_HOW, **_INNER)(function)
+    return numba.njit(**_HOW, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 def merged(function: Callable) -> Callable:
@@ -97,5 +86,8 @@ def compiled(function: Callable) -> Callable:
     "A function for Python to call. In a notebook's own cells nothing is kept: numba would not see a callee change."
     if FOLDER is None or function.__module__ == "__main__":
         return numba.njit(**_HOW)(function)
-    with _keeping_in(FOLDER):
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(FOLDER)      # numba reads it at once
+    try:
         return numba.njit(**_HOW, cache=True)(function)
+    finally:
+        numba.config.CACHE_DIR = before

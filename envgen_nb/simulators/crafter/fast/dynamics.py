@@ -18,12 +18,11 @@ from .compile import inner
 from .random import below, exceeds, integer
 from envgen_nb.simulators.crafter.fast.state import (
     ARROW, CHUNK, CHUNKS_DOWN, COW, DOWN, DRINK, DX, DY, ENERGY, FOOD, FURNACE, GRASS, HEALTH, HEIGHT, LAVA, LEFT,
-    MOST, PATH, PLANT, RIGHT, SAND, SKELETON, TABLE, UP, WATER, WIDTH, ZOMBIE, add, close_up, inside, move, remove,
-    set_material, sign,
+    MOST, PATH, PLANT, RIGHT, SAND, SKELETON, TABLE, UP, WATER, WIDTH, ZOMBIE, add, close_up, inside, is_ground,
+    move, remove, set_material, sign,
 )
 from ..reference import ACTIONS, ITEMS, LENGTH, MATERIALS, OBJECTIVES, constants
 from ..world import MOMENTS
-
 
 # %% ../../../../nbs/9_simulators/crafter/11_fast_dynamics.ipynb #52f3810e
 DAY = 300          # steps, by which a clock is ahead at the most
@@ -75,16 +74,15 @@ WOOD_SWORD, STONE_SWORD, IRON_SWORD = (ITEMS.index(f"{name}_sword") for name in 
 # %% ../../../../nbs/9_simulators/crafter/11_fast_dynamics.ipynb #98b3087b
 @inner
 def is_free(game: np.void, x: int, y: int) -> bool:
-    "Whether a creature may step on a cell: it is walkable, and nobody stands there."
+    "Whether a creature may step on a cell: it is walkable, and nothing is on it."
     if not inside(x, y) or game.slot[x, y]:
         return False
-    material = game.material[x, y]
-    return material == GRASS or material == SAND or material == PATH
+    return is_ground(game.material[x, y])
 
 
 @inner
 def step_to(game: np.void, slot: int, dx: int, dy: int) -> bool:
-    "Move a creature if the cell is free. One that was removed in this turn stays where it is, and is told it moved."
+    "Move a creature if the cell is free, and return whether it is. One that was removed in this turn does not move."
     x, y = game.x[slot] + dx, game.y[slot] + dy
     if not is_free(game, x, y):
         return False
@@ -126,7 +124,7 @@ def achieve(game: np.void, objective: int) -> None:
 
 @inner
 def hurt_player(game: np.void, damage: int, harm: int) -> None:
-    "Damage to the player; health does not fall below 0. What has done it is kept, for whoever asks what it died of."
+    "Damage to the player; health does not fall below 0. Its cause is kept: what the player died of."
     game.harm = harm
     game.inventory[HEALTH] = max(0, game.inventory[HEALTH] - damage)
 
@@ -137,6 +135,16 @@ def _affords(game: np.void, cost: np.ndarray) -> bool:
     for item in range(len(cost)):
         if game.inventory[item] < cost[item]:
             return False
+    return True
+
+
+@inner
+def _pays(game: np.void, cost: np.ndarray) -> bool:
+    "Take this much of everything from the inventory, if it holds that much, and return whether it does."
+    if not _affords(game, cost):
+        return False
+    for item in range(len(cost)):
+        game.inventory[item] -= cost[item]
     return True
 
 # %% ../../../../nbs/9_simulators/crafter/11_fast_dynamics.ipynb #6b4cef6b
@@ -182,10 +190,8 @@ def _do_material(game: np.void, x: int, y: int, material: int) -> None:
 @inner
 def _place(game: np.void, what: int, x: int, y: int, material: int) -> None:
     "The player places a stone, table, furnace or plant on a free cell."
-    if not _PLACE_WHERE[what, material] or not _affords(game, _PLACE_COST[what]):
+    if not _PLACE_WHERE[what, material] or not _pays(game, _PLACE_COST[what]):
         return
-    for item in range(len(ITEMS)):
-        game.inventory[item] -= _PLACE_COST[what, item]
     if _PLACE_WHAT[what]:
         set_material(game, x, y, _PLACE_WHAT[what])
     else:
@@ -211,12 +217,9 @@ def _make(game: np.void, what: int) -> None:
     "The player crafts a tool."
     if _MAKE_TABLE[what] and not _near(game, TABLE) or _MAKE_FURNACE[what] and not _near(game, FURNACE):
         return
-    if not _affords(game, _MAKE_COST[what]):
-        return
-    for item in range(len(ITEMS)):
-        game.inventory[item] -= _MAKE_COST[what, item]
-    game.inventory[_MAKE_WHAT[what]] += _MAKE_GIVES[what]
-    achieve(game, _MADE[what])
+    if _pays(game, _MAKE_COST[what]):
+        game.inventory[_MAKE_WHAT[what]] += _MAKE_GIVES[what]
+        achieve(game, _MADE[what])
 
 # %% ../../../../nbs/9_simulators/crafter/11_fast_dynamics.ipynb #00ae0340
 @inner
@@ -507,7 +510,6 @@ def cause_of_death(game: np.void) -> int:
         return game.harm
     return 4 if game.inventory[DRINK] == 0 else 5 if game.inventory[FOOD] == 0 else 6
 
-
 # %% ../../../../nbs/9_simulators/crafter/11_fast_dynamics.ipynb #20e00004
 _BAG = (("wood", 1), ("wood", 2), ("stone", 1), ("stone", 4), ("coal", 1), ("iron", 1), ("sapling", 1),
         ("wood_pickaxe", 1), ("stone_pickaxe", 1), ("iron_pickaxe", 1))
@@ -546,7 +548,6 @@ def _needs() -> dict[str, tuple[str, ...]]:
 
 NEEDS = _needs()
 
-
 # %% ../../../../nbs/9_simulators/crafter/11_fast_dynamics.ipynb #20e00006
 @inner
 def conditions(game: np.void) -> int:
@@ -556,7 +557,13 @@ def conditions(game: np.void) -> int:
         if game.inventory[_BAG_ITEM[one]] >= _BAG_AMOUNT[one]:
             found |= 1 << one
     found |= (_near(game, TABLE) << _REACH_BIT) | (_near(game, FURNACE) << (_REACH_BIT + 1))
-    px, py = np.int64(game.x[1]), np.int64(game.y[1])
+    return found | _sights(game) | (game.sleeping << _ASLEEP_BIT)
+
+
+@inner
+def _sights(game: np.void) -> int:
+    "Which conditions \"in sight\" hold."
+    found, px, py = 0, np.int64(game.x[1]), np.int64(game.y[1])
     for x in range(max(px - 4, 0), min(px + 5, WIDTH)):
         for y in range(max(py - 3, 0), min(py + 4, HEIGHT)):
             found |= _SIGHT_BIT[game.material[x, y]]
@@ -566,8 +573,7 @@ def conditions(game: np.void) -> int:
                 found |= 1 << (_MET_BIT + kind - COW)
             elif kind == PLANT:
                 found |= (3 if game.count[slot] > 300 else 1) << (_MET_BIT + 3)
-    return found | (game.sleeping << _ASLEEP_BIT)
-
+    return found
 
 # %% ../../../../nbs/9_simulators/crafter/11_fast_dynamics.ipynb #20e00008
 _RICH, _RICHER, _RIPE, _UNARMED, _NEEDY = (MOMENTS.index(name) for name in (
@@ -586,7 +592,7 @@ def new_moments(game: np.void) -> int:
                 found |= 1 << objective
     if bag[_COAL] > 0 and bag[_IRON] > 0:
         found |= (1 << _RICH) | ((bag[_WOOD] > 0) << _RICHER)
-    if game.achievements[PLACE_PLANT] > 0 and _sees_ripe_plant(game):
+    if game.achievements[PLACE_PLANT] > 0 and _sights(game) >> (_MET_BIT + 4) & 1:
         found |= 1 << _RIPE
     if game.daylight < 0.5 and not (bag[WOOD_SWORD] or bag[STONE_SWORD] or bag[IRON_SWORD]):
         found |= 1 << _UNARMED
@@ -595,15 +601,3 @@ def new_moments(game: np.void) -> int:
     new = found & ~np.int64(game.moments)
     game.moments |= found
     return new
-
-
-@inner
-def _sees_ripe_plant(game: np.void) -> bool:
-    px, py = np.int64(game.x[1]), np.int64(game.y[1])
-    for x in range(max(px - 4, 0), min(px + 5, WIDTH)):
-        for y in range(max(py - 3, 0), min(py + 4, HEIGHT)):
-            slot = game.slot[x, y]
-            if game.kind[slot] == PLANT and game.count[slot] > 300:
-                return True
-    return False
-

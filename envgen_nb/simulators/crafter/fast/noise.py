@@ -68,7 +68,7 @@ def _lattice(plane: Plane) -> tuple[np.ndarray, np.ndarray]:
 
 # %% ../../../../nbs/9_simulators/crafter/09_fast_noise.ipynb #0287afb8
 def _stamp(plane: Plane, row: float, cell: float, dz: float) -> tuple[np.ndarray, np.ndarray]:
-    "A stamp's runs (rows, 2) int64 and values (3, rows, cells) float32; its point lies `row`, `cell` from its corner."
+    "A stamp's runs (rows, 2) int64 and values (3, rows, cells) float32; its point is `row`, `cell` from its corner."
     steps = (plane.down, plane.across) if plane.turned else (plane.across, plane.down)
     dr, dc = (np.arange(int(2 * REACH / step) + 2) * step - lag for step, lag in zip(steps, (row, cell), strict=True))
     dr, dc = dr[:, None], dc[None]
@@ -258,7 +258,7 @@ def middle() -> Middle:
 # %% ../../../../nbs/9_simulators/crafter/09_fast_noise.ipynb #7929a955
 @inner
 def _blend(scratch: Workshop, center: Middle, rules: np.void, x: int) -> None:
-    "Turn a row of the three basic fields into start, water and mountain as the world wants them (`_shape` roughly)."
+    "Turn a row of the three basic fields into start, water and mountain as the rules say (`_shape` roughly)."
     start, water, mountain = (scratch.field[START, x, MARGIN:], scratch.field[LAKES, x, MARGIN:],
                               scratch.field[ROCKS, x, MARGIN:])
     base = center.start[x]

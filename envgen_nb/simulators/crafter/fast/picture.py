@@ -24,7 +24,7 @@ from ..symbols import OBJECTS
 
 # %% ../../../../nbs/9_simulators/crafter/12_fast_picture.ipynb #cffff9ef
 UNIT = 7                                    # pixels along a cell's side
-LOOKS = len(OBJECTS)                        # how many looks a cell's object can have, nobody included
+LOOKS = len(OBJECTS)                        # how many looks a cell's object can have, with none
 TILES = len(MATERIALS) * LOOKS
 TINT = (0, 16, 64)                          # the colour of the night
 
@@ -180,7 +180,7 @@ def _dream(tile: np.ndarray) -> None:
         tile[3 * i] = tile[3 * i + 1] = luma
         tile[3 * i + 2] = luma + 8
     for y in range(UNIT):
-        tile[ROW * y + 23] = 0              # what lies between two rows stays black
+        tile[ROW * y + 23] = 0              # the gap between two rows stays black
 
 # %% ../../../../nbs/9_simulators/crafter/12_fast_picture.ipynb #b756c184
 BYTE = ir.IntType(8)

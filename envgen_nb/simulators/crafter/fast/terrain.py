@@ -9,6 +9,7 @@ __all__ = ['NEAR_TABLE', 'NEAR_FURNACE', 'NEAR_WATER', 'NEAR_PLANT', 'NEAR_COW',
 
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #4fc45d96
 import numpy as np
+from numba import literal_unroll
 
 from .compile import compiled, inner
 from envgen_nb.simulators.crafter.fast.noise import (
@@ -17,7 +18,8 @@ from envgen_nb.simulators.crafter.fast.noise import (
 from .random import exceeds, integer, seed_words
 from envgen_nb.simulators.crafter.fast.state import (
     CHUNK, COAL, COW, DIAMOND, DOWN, DX, DY, FURNACE, GRASS, HEALTH, HEIGHT, IRON, LAVA, PATH, PLANT, PLAYER, SAND,
-    SKELETON, STONE, TABLE, TREE, WATER, WIDTH, ZOMBIE, add, chunk_of, copy, inside, move, remove, set_material, sign,
+    SKELETON, STONE, TABLE, TREE, WATER, WIDTH, ZOMBIE, add, chunk_of, copy, inside, is_ground,
+    move, remove, set_material, sign,
 )
 
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #34a85d58
@@ -63,7 +65,7 @@ def place_creatures(game: np.void, scratch: Workshop, rules: np.void) -> None:
     for x in range(WIDTH):
         for y in range(HEIGHT):
             material = game.material[x, y]
-            if material != GRASS and material != SAND and material != PATH:
+            if not is_ground(material):
                 continue
             far = (x - WIDTH // 2) ** 2 + (y - HEIGHT // 2) ** 2
             if material == GRASS and far > 9 and exceeds(game, rules.threshold[2]):
@@ -76,16 +78,10 @@ def place_creatures(game: np.void, scratch: Workshop, rules: np.void) -> None:
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #45b63656
 @inner
 def _clear(game: np.void, x: int, y: int, material: int) -> None:
-    "Make a cell this material, and remove the creature that stands there."
+    "Make a cell this material, and remove the creature on it."
     if game.slot[x, y]:
         remove(game, game.slot[x, y])
     set_material(game, x, y, material)
-
-
-@inner
-def _is_ground(material: int) -> bool:
-    "Whether one can walk on it."
-    return material == GRASS or material == SAND or material == PATH
 
 
 @inner
@@ -114,31 +110,26 @@ NEAR_TABLE, NEAR_FURNACE, NEAR_WATER, NEAR_PLANT, NEAR_COW, NEAR_TUNNEL = range(
 def _place_thing(game: np.void, rules: np.void, thing: int, x: int, y: int) -> None:
     "Put one thing on its spot."
     here = game.material[x, y]
-    if thing == NEAR_TABLE:
-        _clear(game, x, y, TABLE)
-    elif thing == NEAR_FURNACE:
-        _clear(game, x, y, FURNACE)
-    elif thing == NEAR_WATER:
-        _clear(game, x, y, WATER)
-    elif thing == NEAR_COW:
-        _clear(game, x, y, here if _is_ground(here) else rules.ground)
-        add(game, COW, 3, x, y)
-    elif thing == NEAR_PLANT:
-        _clear(game, x, y, GRASS)
-        game.count[add(game, PLANT, 1, x, y)] = rules.plant
-    else:
+    if thing == NEAR_TUNNEL:
         _dig_tunnel(game, x, y)
+    elif thing == NEAR_COW:
+        _clear(game, x, y, here if is_ground(here) else rules.ground)
+        add(game, COW, 3, x, y)
+    else:
+        _clear(game, x, y, (TABLE, FURNACE, WATER, GRASS)[thing])
+    if thing == NEAR_PLANT:
+        game.count[add(game, PLANT, 1, x, y)] = rules.plant
 
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #39070ecc
 @inner
 def _clearing(game: np.void, rules: np.void) -> None:
-    "Nothing but ground around the player, and nobody there."
+    "Nothing but free ground around the player."
     px, py = np.int64(game.x[1]), np.int64(game.y[1])
     for x in range(max(px - 3, 0), min(px + 4, WIDTH)):
         for y in range(max(py - 3, 0), min(py + 4, HEIGHT)):
             if x != px or y != py:
                 here = game.material[x, y]
-                _clear(game, x, y, here if _is_ground(here) else rules.ground)
+                _clear(game, x, y, here if is_ground(here) else rules.ground)
 
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #e7464d63
 @inner
@@ -165,14 +156,14 @@ def place_near(game: np.void, rules: np.void, scratch: Workshop) -> None:
 
 @inner
 def _spots(game: np.void, left: int, top: int, taken: np.ndarray, table: int, free: bool, spots: np.ndarray) -> int:
-    "Write down the cells for a thing, if a table is given two away from it; `free`: ground where nobody stands."
+    "Write down the cells for a thing, if a table is given two away from it; `free`: only free ground."
     count = 0
     for at in range(49):
         x, y = at // 7, at % 7
         beside = table < 0 or max(abs(x - table // 7), abs(y - table % 7)) == 2
         if taken[x, y] or not beside or not inside(left + x, top + y):
             continue
-        if free and (game.slot[left + x, top + y] or not _is_ground(game.material[left + x, top + y])):
+        if free and (game.slot[left + x, top + y] or not is_ground(game.material[left + x, top + y])):
             continue
         spots[count] = at
         count += 1
@@ -203,7 +194,6 @@ def put_player(game: np.void, rules: np.void, lights: np.ndarray) -> None:
     add(game, PLAYER, 0, WIDTH // 2, HEIGHT // 2)
     game.facing[1] = DOWN
 
-
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #b1c0de01
 MEADOW, MOUNTAIN_EDGE, TUNNEL_PLACE, SHORE = range(1, 5)      # 0: the middle of the map
 
@@ -225,7 +215,7 @@ def _beside(game: np.void, x: int, y: int, water: bool) -> bool:
 def _is_place(game: np.void, scratch: Workshop, place: int, x: int, y: int) -> bool:
     "Whether a cell is of a kind of place (`simulators.crafter.reference._places`)."
     here = game.material[x, y]
-    if not _is_ground(here):
+    if not is_ground(here):
         return False
     if place == TUNNEL_PLACE:
         return scratch.code[x, y] & 7 == TUNNEL
@@ -251,7 +241,6 @@ def _move_to_place(game: np.void, scratch: Workshop, place: int) -> None:
         _clear(game, to_x, to_y, game.material[to_x, to_y])
         move(game, 1, to_x, to_y)
 
-
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #b1c0de02
 @inner
 def begin(game: np.void, rules: np.void, seed: int, lights: np.ndarray, scratch: Workshop, table: Stamps,
@@ -269,29 +258,17 @@ def begin(game: np.void, rules: np.void, seed: int, lights: np.ndarray, scratch:
         _clearing(game, rules)
         place_near(game, rules, scratch)
 
-
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #b1c0de04
 @inner
 def _take_over(game: np.void, moment: np.void) -> None:
     "Make a game what another one was, but for its random numbers and its counts of episodes."
-    count = moment.slots + 1
-    for to, source in ((game.x, moment.x), (game.y, moment.y), (game.kind, moment.kind), (game.health, moment.health),
-                       (game.facing, moment.facing)):
-        copy(to[:count], source[:count])
-    for to, source in ((game.count, moment.count), (game.after, moment.after), (game.before, moment.before)):
-        copy(to[:count], source[:count])
-    for to, source in ((game.first, moment.first), (game.last, moment.last)):
-        copy(to, source)
-    for to, source in ((game.order, moment.order), (game.known, moment.known), (game.grass, moment.grass),
-                       (game.path, moment.path)):
-        copy(to, source)
-    copy(game.material, moment.material)
-    copy(game.slot, moment.slot)
-    copy(game.inventory, moment.inventory)
-    copy(game.achievements, moment.achievements)
-    game.slots, game.objects, game.entered = moment.slots, moment.objects, moment.entered
-    game.sleeping, game.hunger, game.thirst = moment.sleeping, moment.hunger, moment.thirst
-    game.fatigue, game.recover = moment.fatigue, moment.recover
+    for name in literal_unroll(("x", "y", "kind", "health", "facing", "count", "after", "before")):
+        copy(game[name][:moment.slots + 1], moment[name][:moment.slots + 1])
+    for name in literal_unroll(("first", "last", "order", "known", "grass", "path", "material", "slot", "inventory",
+                                "achievements")):
+        copy(game[name], moment[name])
+    for name in literal_unroll(("slots", "objects", "entered", "sleeping", "hunger", "thirst", "fatigue", "recover")):
+        game[name] = moment[name]
 
 
 @inner
@@ -329,4 +306,3 @@ def restart(game: np.void, rules: np.void, seed: int, moments: np.ndarray, count
             scratch: Workshop) -> None:
     "Begin an episode from one of so many moments."
     begin_from(game, moments[drawn_moment(game, rules, seed, moments, count)], rules, lights, scratch)
-

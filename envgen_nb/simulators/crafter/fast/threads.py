@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['swap', 'increase', 'APART', 'LEFT', 'HEAD', 'TAIL', 'FIRST', 'SHARE', 'ASLEEP', 'RING', 'BITS', 'MASK', 'PATIENCE',
-           'read', 'replace', 'pause', 'make_flags', 'threads_of', 'announce', 'take', 'is_work', 'done', 'is_errand',
+           'read', 'replace', 'pause', 'make_flags', 'threads_of', 'announce', 'take', 'has_work',
            'take_background_job', 'wait_for_work', 'wait_for_others', 'wake', 'asleep', 'Helpers']
 
 # %% ../../../../nbs/9_simulators/crafter/14_fast_threads.ipynb #08443392
@@ -108,7 +108,7 @@ def announce(flags: np.ndarray, pieces: int) -> None:
 
 @inner
 def _is_left(share: int) -> bool:
-    "Whether a share has a piece that nobody has taken."
+    "Whether a share has a piece that no thread has taken."
     return share & MASK < share >> BITS
 
 
@@ -126,29 +126,17 @@ def take(flags: np.ndarray, thread: int) -> int:
 
 
 @inner
-def is_work(flags: np.ndarray) -> bool:
-    "Whether there is a piece that nobody has taken."
+def has_work(flags: np.ndarray) -> bool:
+    "Whether there is a piece or a background job that no thread has taken."
     for place in range(FIRST + SHARE, len(flags), APART):
         if _is_left(read(flags, place)):
             return True
-    return False
-
-
-@inner
-def done(flags: np.ndarray, pieces: int) -> None:
-    "So many pieces have been done by the caller."
-    increase(flags, LEFT, -pieces)
+    return read(flags, HEAD) < read(flags, TAIL)
 
 # %% ../../../../nbs/9_simulators/crafter/14_fast_threads.ipynb #e5b3279a
 @inner
-def is_errand(flags: np.ndarray) -> bool:
-    "Whether there is an job."
-    return read(flags, HEAD) < read(flags, TAIL)
-
-
-@inner
 def take_background_job(flags: np.ndarray, queue: np.ndarray) -> int:
-    "An job, or -1 if there is none."
+    "A background job, or -1 if there is none."
     head = read(flags, HEAD)
     while head < read(flags, TAIL):
         job = queue[head % len(queue)]
@@ -162,12 +150,12 @@ def take_background_job(flags: np.ndarray, queue: np.ndarray) -> int:
 def wait_for_work(flags: np.ndarray, thread: int) -> bool:
     "Wait for work or jobs; False if it is time to sleep."
     for _ in range(PATIENCE):
-        if is_work(flags) or is_errand(flags):
+        if has_work(flags):
             return True
         pause()
     place = FIRST + APART * thread + ASLEEP
     swap(flags, place, 1)
-    return (is_work(flags) or is_errand(flags)) and swap(flags, place, 0) == 1
+    return has_work(flags) and swap(flags, place, 0) == 1
 
 
 @inner
