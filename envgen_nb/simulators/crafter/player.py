@@ -8,10 +8,9 @@ __all__ = ['SIZE', 'FAR', 'UNKNOWN', 'EDGE', 'SAPLING', 'RIPE', 'TUNNEL', 'COW',
            'IRON_SWORD', 'NO', 'NOOP', 'LEFT', 'DOWN', 'DO', 'SLEEP', 'PLACE_STONE', 'PLACE_TABLE', 'PLACE_FURNACE',
            'PLACE_PLANT', 'MAKE', 'DX', 'DY', 'MEMORY', 'PLAN', 'free', 'cell_at', 'ahead', 'look', 'beware', 'minable',
            'entry', 'push', 'pop', 'search', 'nearest', 'follow', 'go', 'get', 'explore', 'find', 'draw', 'roam',
-           'is_open', 'leaks', 'enterable', 'in_room', 'openings', 'choose_room', 'enter_room', 'close_room',
-           'leave_room', 'stay', 'meadow', 'rest', 'fight', 'sees', 'hunt', 'drink', 'eat', 'near', 'put', 'make',
-           'tools', 'stock', 'plant', 'garden', 'home', 'survive', 'achieve', 'decide', 'strike', 'note',
-           'CrafterPlayer']
+           'is_open', 'leaks', 'enterable', 'in_room', 'openings', 'choose_room', 'enter_room', 'close_room', 'stay',
+           'meadow', 'rest', 'fight', 'sees', 'hunt', 'drink', 'eat', 'near', 'put', 'make', 'tools', 'stock', 'plant',
+           'garden', 'home', 'survive', 'achieve', 'decide', 'note', 'CrafterPlayer']
 
 # %% ../../../nbs/9_simulators/crafter/20_player.ipynb #f8eead09
 from types import FunctionType
@@ -351,25 +350,20 @@ def close_room(me, plan):
     return PLACE_STONE if free(ahead(me)) or ahead(me) == WATER else DO
 
 
-def leave_room(me, steps):
-    "Stop resting, and do not rest again for so many steps."
-    me.resting, me.awake_until = False, me.step + steps
-
-
 def stay(me, plan):
     "In the room: close it, then sleep, or wait; nothing if it cannot be closed."
     action, bag = close_room(me, plan), me.bag
     if action == PLACE_STONE and not bag[STONES]:
         if bag[WOOD] > 1 and free(ahead(me)):
             return PLACE_TABLE
-        leave_room(me, 20)
+        me.resting, me.awake_until = False, me.step + 20
         return get(me, plan, 1 << STONE, 25)
     if action:
         return action
     if openings(me, False):
         if me.step - me.since <= 60:
             return NOOP
-        leave_room(me, 50)
+        me.resting, me.awake_until = False, me.step + 50
         return NO
     me.since = me.step
     return SLEEP if bag[ENERGY] < 9 else NOOP
@@ -400,15 +394,14 @@ def rest(me, plan, idle):
         return NO
     if not me.room_x:
         if choose_room(me) > bag[STONES] + bag[WOOD] // 2:
-            me.room_x = 0
-            leave_room(me, 3)
+            me.room_x, me.resting, me.awake_until = 0, False, me.step + 3
             return get(me, plan, 1 << STONE, 25)
         me.since = me.step
     if in_room(me, me.x, me.y):
         return stay(me, plan)
     action = enter_room(me, plan)
     if action == NO or me.step - me.since > 40:
-        leave_room(me, 20)
+        me.resting, me.awake_until = False, me.step + 20
     return action
 
 # %% ../../../nbs/9_simulators/crafter/20_player.ipynb #50a67d69
@@ -601,19 +594,6 @@ def decide(me, plan):
             or NOOP)
 
 # %% ../../../nbs/9_simulators/crafter/20_player.ipynb #e74962b1
-def strike(me, code):
-    "Note a blow, or whatever else one does to the cell ahead."
-    if COW <= code <= SKELETON:
-        bag = me.bag
-        damage = 5 if bag[IRON_SWORD] else 3 if bag[STONE_SWORD] else 2 if bag[WOOD_SWORD] else 1
-        me.hits = damage + (me.hits if me.hit_step == me.step - 1 else 0)
-        me.hit_step = me.step
-        if me.hits >= (5 if code == ZOMBIE else 3):
-            me.beat[code - COW] = 1
-    me.drank |= code == WATER
-    me.ate_plant |= code == RIPE
-
-
 def note(me, action):
     "Note what the action will change."
     me.step += 1
@@ -626,7 +606,15 @@ def note(me, action):
         return
     x, y, code = me.x + DX[me.facing], me.y + DY[me.facing], ahead(me)
     if action == DO:
-        strike(me, code)
+        me.drank |= code == WATER
+        me.ate_plant |= code == RIPE
+        if COW <= code <= SKELETON:
+            bag = me.bag
+            damage = 5 if bag[IRON_SWORD] else 3 if bag[STONE_SWORD] else 2 if bag[WOOD_SWORD] else 1
+            me.hits = damage + (me.hits if me.hit_step == me.step - 1 else 0)
+            me.hit_step = me.step
+            if me.hits >= (5 if code == ZOMBIE else 3):
+                me.beat[code - COW] = 1
     elif action == PLACE_PLANT and code == GRASS and me.bag[SEED]:
         me.planted = True
         me.garden_x, me.garden_y, me.grown = x, y, 0

@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 from fastcore.basics import patch
 from numba import njit
 
-from .world import CrafterWorld, Meaning, Ore, Population, meaning
+from .world import CrafterWorld, Meaning, Population, meaning
 from ...game.files import cache_folder
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #32423d4b
@@ -158,30 +158,28 @@ def _make_map(
     meadow = ~(begin | rock | sand | lake)
     usual = (solid & (noise(1, 8) > 0), solid & (noise(2, 6) > 0.4), deep, meadow & (noise(5, 7) > 0))
     places = [deep if ore.anywhere else place for ore, place in zip(numbers.ores, usual, strict=True)]
-    world._mat_map[:] = _draw_ores(names, places, numbers.ores, world.random).reshape(AREA)
+    kinds = [MATERIALS.index(name) for name in ("coal", "iron", "diamond", "tree")]
+    for cell, kind in _drawn(places, [ore.threshold for ore in numbers.ores], world.random):
+        names[cell] = kinds[kind]
+    world._mat_map[:] = names.reshape(AREA)
     return tunnel
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #528fbd68
-def _draw_ores(
-    names: np.ndarray,               # (cells,) the material numbers so far
-    places: list[np.ndarray],        # (cells,) bool each: where coal, iron, diamond, trees are tried
-    ores: tuple[Ore, ...],
+def _drawn(
+    tried: Sequence[np.ndarray],            # (cells,) bool each: where each kind is tried
+    thresholds: Sequence[float],            # a cell gets it when a uniform draw exceeds this
     random: np.random.RandomState,
-) -> np.ndarray:                     # (cells,) the material numbers
-    "Draw which cells become coal, iron, diamond or a tree."
-    uniform = random.random_sample
-    kinds = [(MATERIALS.index(name), ore.threshold)
-             for name, ore in zip(("coal", "iron", "diamond", "tree"), ores, strict=True)]
-    tried = np.stack(places, axis=1)
+) -> Iterator[tuple[int, int]]:             # cell, kind
+    "Draw which cells get something, and what."
+    tried = np.stack(tried, axis=1)
     cells = np.flatnonzero(tried.any(axis=1))
     for cell, row in zip(cells.tolist(), tried[cells].tolist(), strict=True):
-        for (number, threshold), here in zip(kinds, row, strict=True):
-            if here and uniform() > threshold:
-                names[cell] = number
+        for kind, (threshold, here) in enumerate(zip(thresholds, row, strict=True)):
+            if here and random.random_sample() > threshold:
+                yield cell, kind
                 break
-    return names
 
-# %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #c0e0a269
+
 def _place_creatures(
     world: OrderedWorld,
     player: Any,
@@ -193,17 +191,12 @@ def _place_creatures(
     xs, ys = np.divmod(np.arange(names.size), AREA[1])
     far = np.sqrt((xs - player.pos[0]) ** 2 + (ys - player.pos[1]) ** 2)
     walkable = np.isin(names, [MATERIALS.index(name) for name in constants.walkable])
-    tried = np.stack([(names == MATERIALS.index("grass")) & (far > 3), walkable & (far > 10), tunnel], axis=1)
-    makers = [(numbers.cows.threshold, lambda pos: objects.Cow(world, pos)),
-              (numbers.zombies.threshold, lambda pos: objects.Zombie(world, pos, player)),
-              (numbers.skeletons.threshold, lambda pos: objects.Skeleton(world, pos, player))]
-    uniform = world.random.random_sample
-    cells = np.flatnonzero(tried.any(axis=1))
-    for cell, row in zip(cells.tolist(), tried[cells].tolist(), strict=True):
-        for (threshold, make), here in zip(makers, row, strict=True):
-            if here and uniform() > threshold:
-                world.add(make((cell // AREA[1], cell % AREA[1])))
-                break
+    tried = (names == MATERIALS.index("grass")) & (far > 3), walkable & (far > 10), tunnel
+    thresholds = [population.threshold for population in (numbers.cows, numbers.zombies, numbers.skeletons)]
+    for cell, kind in _drawn(tried, thresholds, world.random):
+        pos = cell // AREA[1], cell % AREA[1]
+        world.add(objects.Cow(world, pos) if kind == 0 else
+                  (objects.Zombie if kind == 1 else objects.Skeleton)(world, pos, player))
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #99ec6ad7
 def _clear(world: OrderedWorld, pos: tuple[int, int], material: str) -> None:
@@ -215,7 +208,7 @@ def _clear(world: OrderedWorld, pos: tuple[int, int], material: str) -> None:
 
 
 def _ground(world: OrderedWorld, pos: tuple[int, int], numbers: Meaning) -> str:
-    "What a cell is made of if one can walk on it, else the landscape's ground."
+    "A cell's material if one can walk on it, else the landscape's ground."
     return world[pos][0] if world[pos][0] in constants.walkable else numbers.landscape.ground
 
 
@@ -277,7 +270,7 @@ def _dig_tunnel(world: OrderedWorld, player: Any, spot: tuple[int, int]) -> None
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #a1c0de02
 def _beside(found: np.ndarray) -> np.ndarray:
-    "Which cells have one of these on one of their 4 sides, (64, 64) bool."
+    "The cells with one of these on one of their 4 sides, (64, 64) bool."
     wide = np.pad(found, 1)
     return wide[:-2, 1:-1] | wide[2:, 1:-1] | wide[1:-1, :-2] | wide[1:-1, 2:]
 

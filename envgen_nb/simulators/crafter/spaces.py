@@ -14,6 +14,7 @@ from gymnasium import spaces
 from .reference import LENGTH, SIZE
 from .symbols import symbols_space
 from .world import CrafterWorld, Meaning
+from ...game.vector import check_number, check_worlds
 
 # %% ../../../nbs/9_simulators/crafter/04_spaces.ipynb #b2117294
 OBSERVATIONS = ("pixels", "symbols", "both")
@@ -45,10 +46,8 @@ def observation_arrays(
 
 def check_settings(world: Any, length: Any) -> None:
     "`TypeError` or `ValueError` if these are no world and no number of steps."
-    if not (world is None or isinstance(world, CrafterWorld)):
-        raise TypeError(f"a world of crafter is a CrafterWorld, or None for the ordinary game, not {world!r:.80}")
-    if isinstance(length, bool) or not isinstance(length, int | np.integer) or not 1 <= length <= LENGTH:
-        raise ValueError(f"length is a number of steps from 1 to {LENGTH}, not {length!r}")
+    check_worlds((world,), (CrafterWorld,), "crafter")
+    check_number("length", length, 1, LENGTH, optional=False)
 
 # %% ../../../nbs/9_simulators/crafter/04_spaces.ipynb #2622544d
 MOST_WORLDS = 1 << 16      # that one environment can know

@@ -28,14 +28,14 @@ from ..games import BOARD, EngineSpec
 from ..spaces import KnownWorld, observation_arrays, observation_space
 from .compile import FOLDER, compiled, inner, merged
 from .dynamics import advance, cause_of_death, conditions, lights, new_moments
-from .noise import middle, stamps, noise_scratch
-from .picture import draw, pictures, see, skip_night, workspace
+from .noise import SCRATCH, middle, stamps
+from .picture import WORKSPACE, draw, pictures, see, skip_night
 from envgen_nb.simulators.crafter.fast.state import (
     CHUNKS, GAME, HEALTH, HEIGHT, PLANT, RULES, WIDTH, add, as_record, copy, rules_of,
 )
-from .terrain import begin, count_ground, put_player, restart
+from .terrain import begin, begin_from, count_ground, drawn_moment, put_player
 from envgen_nb.simulators.crafter.fast.threads import (
-    LEFT, TAIL, Helpers, announce, asleep, increase, make_flags, read, swap, take, take_background_job, wait_for_others,
+    APART, FIRST, LEFT, RING, TAIL, Helpers, announce, increase, make_flags, read, swap, take, take_background_job, wait_for_others,
     wait_for_work, wake,
 )
 from ..reference import ITEMS
@@ -91,7 +91,7 @@ class Tools(NamedTuple):
 
 def make_tools() -> Tools:
     "Scratch memory for a thread."
-    return Tools(as_record(noise_scratch()), as_record(workspace()), np.zeros(1, GAME))
+    return Tools(np.zeros(1, SCRATCH), np.zeros(1, WORKSPACE), np.zeros(1, GAME))
 
 
 @functools.cache
@@ -264,7 +264,8 @@ def _restart(place: Place, game: np.void, seed: int, world: int, tools: Tools) -
     "Begin an episode from a moment that is kept."
     rules = place.rules[world]
     kept = place.moments[rules.moment * KEPT:(rules.moment + 1) * KEPT]
-    restart(game, rules, seed, kept, place.kept[rules.moment].count, place.tables.lights, tools.scratch[0])
+    drawn = drawn_moment(game, rules, seed, kept, place.kept[rules.moment].count)
+    begin_from(game, kept[drawn], rules, place.tables.lights, tools.scratch[0])
 
 
 @merged
@@ -476,7 +477,7 @@ class Batch:
         with self.lock:
             finished = play(command, argument, *self._arguments)
             if not finished and command <= ASK:
-                for helper in np.flatnonzero(asleep(self.flags)):
+                for helper in np.flatnonzero(self.flags[FIRST + APART + RING::APART]):
                     self.helpers.bells[helper].release()
                 finished = play(WORK_ON, 0, *self._arguments)
             while not finished:

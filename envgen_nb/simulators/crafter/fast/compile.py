@@ -25,19 +25,14 @@ import numpy as np
 from ....game.files import cache_folder
 
 # %% ../../../../nbs/9_simulators/crafter/06_fast_compile.ipynb #89e40b7f
-def _sources() -> list[Path]:
-    "The files whose functions end up in the machine code."
-    here = Path(importlib.util.find_spec("envgen_nb").origin).parent / "simulators" / "crafter"
-    noise = Path(importlib.util.find_spec("opensimplex").origin).parent
-    names = "games", "reference", "spaces", "symbols", "world"
-    return [*sorted((here / "fast").glob("*.py")), *(here / f"{name}.py" for name in names),
-            noise / "internals.py", noise / "constants.py"]
-
-
 def _digest() -> str:
     "Eight bytes in hexadecimal that change with everything the machine code depends on."
     found = hashlib.blake2b(digest_size=8)
-    for path in _sources():
+    crafter = Path(importlib.util.find_spec("envgen_nb").origin).parent / "simulators" / "crafter"
+    noise = Path(importlib.util.find_spec("opensimplex").origin).parent
+    names = "games", "reference", "spaces", "symbols", "world"
+    for path in (*sorted((crafter / "fast").glob("*.py")), *(crafter / f"{name}.py" for name in names),
+                 noise / "internals.py", noise / "constants.py"):
         found.update(path.read_bytes())
     switches = {name: value for name, value in sorted(os.environ.items())
                 if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR"}

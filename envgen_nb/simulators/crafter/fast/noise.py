@@ -4,10 +4,9 @@
 
 # %% auto #0
 __all__ = ['START', 'LAKES', 'ROCKS', 'CAVE', 'WIDE', 'TALL', 'SEAM', 'VEIN', 'MAGMA', 'BEACH', 'WOOD', 'PLANES', 'MARGIN',
-           'BATCH', 'NEAR', 'REACH', 'PITCH', 'FIELDS', 'SLACK', 'SEA', 'SHORE', 'MEADOW', 'BEGIN', 'SOLID', 'MOLTEN',
+           'BATCH', 'NEAR', 'REACH', 'PITCH', 'SCRATCH', 'SLACK', 'SEA', 'SHORE', 'MEADOW', 'BEGIN', 'SOLID', 'MOLTEN',
            'HOLLOW', 'TUNNEL', 'TRY_COAL', 'TRY_IRON', 'TRY_DIAMOND', 'TRY_TREE', 'UNSURE', 'TRIES', 'EVERYWHERE',
-           'Plane', 'Stamps', 'stamps', 'permute', 'add_plane', 'Workshop', 'noise_scratch', 'Middle', 'middle',
-           'code_exactly', 'code_cells']
+           'Plane', 'Stamps', 'stamps', 'permute', 'add_plane', 'Middle', 'middle', 'code_exactly', 'code_cells']
 
 # %% ../../../../nbs/9_simulators/crafter/09_fast_noise.ipynb #940c747e
 import functools
@@ -213,25 +212,13 @@ def add_plane(field: np.ndarray, plane: int, wanted: int, table: Stamps, perm: n
             _add_batch(flat, table.at[b], table.values, table.place[b], gx, gy, gz)
 
 # %% ../../../../nbs/9_simulators/crafter/09_fast_noise.ipynb #8a57b84f
-FIELDS = 11
-
-
-class Workshop(NamedTuple):
-    "What one thread needs to make a world; its contents mean nothing between worlds."
-    perm: np.ndarray     # (256,) int64
-    grad: np.ndarray     # (256,) int64
-    source: np.ndarray   # (256,) int64
-    field: np.ndarray    # (11, 64, 80) float32, rows with margins
-    code: np.ndarray     # (64, 64) uint16: what each cell is, before ores and trees are drawn
-    taken: np.ndarray    # (7, 7) uint8: spots near the start that are not free
-    spots: np.ndarray    # (49,) int64: spots that something can be put on
-
-
-def noise_scratch() -> Workshop:
-    "A new noise_scratch."
-    return Workshop(np.zeros(256, np.int64), np.zeros(256, np.int64), np.zeros(256, np.int64),
-                    np.zeros((FIELDS, WIDTH, PITCH), np.float32), np.zeros((WIDTH, HEIGHT), np.uint16),
-                    np.zeros((7, 7), np.uint8), np.zeros(49, np.int64))
+SCRATCH = np.dtype([      # what one thread needs to make a world; its contents mean nothing between worlds
+    ("perm", np.int64, (256,)), ("grad", np.int64, (256,)), ("source", np.int64, (256,)),
+    ("field", np.float32, (11, WIDTH, PITCH)),        # rows with margins
+    ("code", np.uint16, (WIDTH, HEIGHT)),             # what each cell is, before ores and trees are drawn
+    ("taken", np.uint8, (7, 7)),                      # spots near the start that are not free
+    ("spots", np.int64, (49,)),                       # spots that something can be put on
+], align=True)
 
 # %% ../../../../nbs/9_simulators/crafter/09_fast_noise.ipynb #0ffcc258
 SLACK = np.float32(1.25e-4)    # a stamped plane is never further than this from the noise
@@ -257,7 +244,7 @@ def middle() -> Middle:
 
 # %% ../../../../nbs/9_simulators/crafter/09_fast_noise.ipynb #7929a955
 @inner
-def _blend(scratch: Workshop, center: Middle, rules: np.void, x: int) -> None:
+def _blend(scratch: np.void, center: Middle, rules: np.void, x: int) -> None:
     "Turn a row of the three basic fields into start, water and mountain as the rules say (`_shape` roughly)."
     start, water, mountain = (scratch.field[START, x, MARGIN:], scratch.field[LAKES, x, MARGIN:],
                               scratch.field[ROCKS, x, MARGIN:])
@@ -286,7 +273,7 @@ TRIES = TRY_COAL | TRY_IRON | TRY_DIAMOND | TRY_TREE
 
 # %% ../../../../nbs/9_simulators/crafter/09_fast_noise.ipynb #d6b09036
 @inner
-def _sort_open(scratch: Workshop, center: Middle, rules: np.void, x: int) -> None:
+def _sort_open(scratch: np.void, center: Middle, rules: np.void, x: int) -> None:
     "Code a row as if there were no mountains in it: start, shore, sea, meadow."
     start, water, beach = (scratch.field[START, x, MARGIN:], scratch.field[LAKES, x, MARGIN:],
                            scratch.field[BEACH, x, MARGIN:])
@@ -306,7 +293,7 @@ def _sort_open(scratch: Workshop, center: Middle, rules: np.void, x: int) -> Non
 
 # %% ../../../../nbs/9_simulators/crafter/09_fast_noise.ipynb #7040b332
 @inner
-def _sort_rock(scratch: Workshop, center: Middle, rules: np.void, x: int) -> None:
+def _sort_rock(scratch: np.void, center: Middle, rules: np.void, x: int) -> None:
     "Code the mountains in a row."
     start, rocks, cave = (scratch.field[START, x, MARGIN:], scratch.field[ROCKS, x, MARGIN:],
                           scratch.field[CAVE, x, MARGIN:])
@@ -335,13 +322,13 @@ def _sort_rock(scratch: Workshop, center: Middle, rules: np.void, x: int) -> Non
 
 # %% ../../../../nbs/9_simulators/crafter/09_fast_noise.ipynb #bce2b68e
 @inner
-def _noise(scratch: Workshop, x: float, y: float, z: int, size: float) -> float:
+def _noise(scratch: np.void, x: float, y: float, z: int, size: float) -> float:
     "OpenSimplex noise, as the package computes it."
     return _noise3(np.float64(x) / size, np.float64(y) / size, np.int64(z), scratch.perm, scratch.grad)
 
 
 @inner
-def code_exactly(scratch: Workshop, rules: np.void, column: int, row: int) -> int:
+def code_exactly(scratch: np.void, rules: np.void, column: int, row: int) -> int:
     "What a cell is, in float64 and the package's own order of operations (`crafter.worldgen._set_material`)."
     x, y = np.float64(column), np.float64(row)
     start = 4 - math.sqrt((x - WIDTH // 2) ** 2 + (y - HEIGHT // 2) ** 2)
@@ -366,7 +353,7 @@ def code_exactly(scratch: Workshop, rules: np.void, column: int, row: int) -> in
 
 
 @inner
-def _code_rock(scratch: Workshop, rules: np.void, x: float, y: float, mountain: float) -> int:
+def _code_rock(scratch: np.void, rules: np.void, x: float, y: float, mountain: float) -> int:
     "The same for a cell that is rock."
     if _noise(scratch, x, y, 6, 7.0) > 0.15 and mountain > 0.3:
         return HOLLOW
@@ -390,7 +377,7 @@ def _turn(field: np.ndarray) -> None:
 
 
 @inner
-def _find_blocks(scratch: Workshop, center: Middle, rules: np.void) -> tuple[int, int]:
+def _find_blocks(scratch: np.void, center: Middle, rules: np.void) -> tuple[int, int]:
     "The blocks in which there may be rock, and those in which there may be a shore, a bit for each."
     rock, shore, one = np.uint64(0), np.uint64(0), np.uint64(1)
     steep, wet = np.float32(rules.mountain), np.float32(rules.water)
@@ -416,14 +403,14 @@ EVERYWHERE = np.uint64(2 ** 64 - 1)
 
 
 @inner
-def _add_planes(scratch: Workshop, table: Stamps, first: int, end: int, wanted: int) -> None:
+def _add_planes(scratch: np.void, table: Stamps, first: int, end: int, wanted: int) -> None:
     "Add some planes to their fields, at least in the wanted blocks."
     for plane in range(first, end):
         add_plane(scratch.field[_FIELD[plane]], plane, wanted, table, scratch.perm, scratch.grad)
 
 
 @inner
-def code_cells(scratch: Workshop, table: Stamps, center: Middle, rules: np.void, seed: int) -> None:
+def code_cells(scratch: np.void, table: Stamps, center: Middle, rules: np.void, seed: int) -> None:
     "Fill `scratch.code` for a noise seed."
     permute(seed, scratch.perm, scratch.grad, scratch.source)
     scratch.field[:] = 0

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['NEAR_TABLE', 'NEAR_FURNACE', 'NEAR_WATER', 'NEAR_PLANT', 'NEAR_COW', 'NEAR_TUNNEL', 'MEADOW', 'MOUNTAIN_EDGE',
            'TUNNEL_PLACE', 'SHORE', 'draw_map', 'count_ground', 'place_creatures', 'place_near', 'put_player', 'begin',
-           'drawn_moment', 'begin_from', 'restart']
+           'drawn_moment', 'begin_from']
 
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #4fc45d96
 import numpy as np
@@ -13,7 +13,7 @@ from numba import literal_unroll
 
 from .compile import compiled, inner
 from envgen_nb.simulators.crafter.fast.noise import (
-    BEGIN, TRIES, TRY_COAL, TRY_DIAMOND, TRY_IRON, TRY_TREE, TUNNEL, Middle, Stamps, Workshop, code_cells,
+    BEGIN, TRIES, TRY_COAL, TRY_DIAMOND, TRY_IRON, TRY_TREE, TUNNEL, Middle, Stamps, code_cells,
 )
 from .random import exceeds, integer, seed_words
 from envgen_nb.simulators.crafter.fast.state import (
@@ -27,7 +27,7 @@ _MADE_OF = np.array([WATER, SAND, GRASS, 0, STONE, LAVA, PATH, PATH], np.uint8) 
 
 
 @inner
-def draw_map(game: np.void, scratch: Workshop, rules: np.void) -> None:
+def draw_map(game: np.void, scratch: np.void, rules: np.void) -> None:
     "Draw ores and trees, cell by cell, and write the material of all cells."
     for x in range(WIDTH):
         for y in range(HEIGHT):
@@ -60,7 +60,7 @@ def count_ground(game: np.void) -> None:
 
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #9bdce82e
 @inner
-def place_creatures(game: np.void, scratch: Workshop, rules: np.void) -> None:
+def place_creatures(game: np.void, scratch: np.void, rules: np.void) -> None:
     "Draw the creatures of a new map, cell by cell (`crafter.worldgen._set_object`)."
     for x in range(WIDTH):
         for y in range(HEIGHT):
@@ -133,7 +133,7 @@ def _clearing(game: np.void, rules: np.void) -> None:
 
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #e7464d63
 @inner
-def place_near(game: np.void, rules: np.void, scratch: Workshop) -> None:
+def place_near(game: np.void, rules: np.void, scratch: np.void) -> None:
     "Put things around the player (`simulators.crafter.reference._place_near`)."
     left, top = np.int64(game.x[1]) - 3, np.int64(game.y[1]) - 3
     taken, table, spots = scratch.taken, -1, scratch.spots
@@ -212,7 +212,7 @@ def _beside(game: np.void, x: int, y: int, water: bool) -> bool:
 
 
 @inner
-def _is_place(game: np.void, scratch: Workshop, place: int, x: int, y: int) -> bool:
+def _is_place(game: np.void, scratch: np.void, place: int, x: int, y: int) -> bool:
     "Whether a cell is of a kind of place (`simulators.crafter.reference._places`)."
     here = game.material[x, y]
     if not is_ground(here):
@@ -229,7 +229,7 @@ def _is_place(game: np.void, scratch: Workshop, place: int, x: int, y: int) -> b
 
 
 @inner
-def _move_to_place(game: np.void, scratch: Workshop, place: int) -> None:
+def _move_to_place(game: np.void, scratch: np.void, place: int) -> None:
     "Move the player to the nearest such cell to the middle of the map, if there is one."
     best, to_x, to_y = WIDTH * WIDTH, -1, -1
     for x in range(WIDTH):
@@ -243,7 +243,7 @@ def _move_to_place(game: np.void, scratch: Workshop, place: int) -> None:
 
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #b1c0de02
 @inner
-def begin(game: np.void, rules: np.void, seed: int, lights: np.ndarray, scratch: Workshop, table: Stamps,
+def begin(game: np.void, rules: np.void, seed: int, lights: np.ndarray, scratch: np.void, table: Stamps,
           center: Middle) -> None:
     "Make the world of an episode's seed in a record: everything but the first look at it."
     seed_words(game, seed)
@@ -284,7 +284,7 @@ def drawn_moment(game: np.void, rules: np.void, seed: int, moments: np.ndarray, 
 
 
 @inner
-def begin_from(game: np.void, moment: np.void, rules: np.void, lights: np.ndarray, scratch: Workshop) -> None:
+def begin_from(game: np.void, moment: np.void, rules: np.void, lights: np.ndarray, scratch: np.void) -> None:
     "Go on from a moment of another episode, as a world says; the random numbers are seeded before."
     _take_over(game, moment)
     game.clock = rules.clock if rules.timed else (moment.clock + moment.step) % 300
@@ -299,10 +299,3 @@ def begin_from(game: np.void, moment: np.void, rules: np.void, lights: np.ndarra
         game.achievements[objective] = game.given[objective]          # counted from here
     if rules.near.any():
         place_near(game, rules, scratch)
-
-
-@inner
-def restart(game: np.void, rules: np.void, seed: int, moments: np.ndarray, count: int, lights: np.ndarray,
-            scratch: Workshop) -> None:
-    "Begin an episode from one of so many moments."
-    begin_from(game, moments[drawn_moment(game, rules, seed, moments, count)], rules, lights, scratch)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['swap', 'increase', 'APART', 'LEFT', 'HEAD', 'TAIL', 'FIRST', 'SHARE', 'ASLEEP', 'RING', 'BITS', 'MASK', 'PATIENCE',
            'read', 'replace', 'pause', 'make_flags', 'threads_of', 'announce', 'take', 'has_work',
-           'take_background_job', 'wait_for_work', 'wait_for_others', 'wake', 'asleep', 'Helpers']
+           'take_background_job', 'wait_for_work', 'wait_for_others', 'wake', 'Helpers']
 
 # %% ../../../../nbs/9_simulators/crafter/14_fast_threads.ipynb #08443392
 import os
@@ -170,17 +170,12 @@ def wait_for_others(flags: np.ndarray) -> bool:
 
 @inner
 def wake(flags: np.ndarray) -> bool:
-    "Whether some helpers sleep. Then `asleep(flags)` are 1 for those that the caller has to wake."
+    "Whether some helpers sleep. Then the `RING` of those that the caller has to wake is 1."
     some = False
     for place in range(FIRST + APART, len(flags), APART):
         flags[place + RING] = read(flags, place + ASLEEP) == 1 and swap(flags, place + ASLEEP, 0) == 1
         some |= flags[place + RING] == 1
     return some
-
-
-def asleep(flags: np.ndarray) -> np.ndarray:
-    "For each helper, whether its bell has to be rung."
-    return flags[FIRST + APART + RING::APART]
 
 # %% ../../../../nbs/9_simulators/crafter/14_fast_threads.ipynb #ca1cffc8
 def _help(bell: threading.Semaphore, ended: list[bool], serve: Callable[[], Any]) -> None:
