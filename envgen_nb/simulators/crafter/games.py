@@ -268,7 +268,8 @@ class Reference:
             sub.total = replay(sub.game, actions, self.spec.noise)
             sub.look(self.now)
             sub.next, row = self.spec.worlds[saved.next_world], sub.row
-            row["next_world"], row["ended"], row["finished"] = saved.next_world, saved.ended, 0 < self.spec.quota == played
+            row["next_world"], row["ended"] = saved.next_world, saved.ended
+            row["finished"] = 0 < self.spec.quota == played
             row["reward"], row["terminated"], row["truncated"] = 0.0, False, False
 
     def running(self) -> list[tuple[float, int]]:

@@ -35,8 +35,8 @@ from envgen_nb.simulators.crafter.fast.state import (
 )
 from .terrain import begin, begin_from, count_ground, drawn_moment, put_player
 from envgen_nb.simulators.crafter.fast.threads import (
-    APART, FIRST, LEFT, RING, TAIL, Helpers, announce, increase, make_flags, read, swap, take, take_background_job, wait_for_others,
-    wait_for_work, wake,
+    APART, FIRST, LEFT, RING, TAIL, Helpers, announce, increase, make_flags, read, swap, take, take_background_job,
+    wait_for_others, wait_for_work, wake,
 )
 from ..reference import ITEMS
 from ..world import MOMENTS, Meaning
