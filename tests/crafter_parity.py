@@ -19,6 +19,7 @@ import numpy as np
 from crafter_records import differences, record_of
 
 from envgen_nb.game.world import check_world, parameters
+from envgen_nb.simulators.crafter.fast.batch import KEPT, RESTART
 from envgen_nb.simulators.crafter.fast.engine import FastGame
 from envgen_nb.simulators.crafter.fast.records import broken
 from envgen_nb.simulators.crafter.fast.state import GAME, MOST
@@ -68,7 +69,9 @@ class Pair:
         "An episode from the moment at which another pair stands."
         self.reference = restarted(other.reference, self.reference._numbers, self.reference._seed, episode,
                                    self.reference._length)
-        self.engine.begin_from(other.engine.record, episode)
+        batch, kind = self.engine._batch, MOMENTS.index(self.engine.numbers.moment)
+        batch.moments[kind * KEPT], batch.kept["count"][kind] = other.engine.record, 1
+        self.engine.begin(episode, RESTART)
         self.actions = []
         self._look()
         self._compare()

@@ -7,10 +7,10 @@ __all__ = ['SIZE', 'FAR', 'UNKNOWN', 'EDGE', 'SAPLING', 'RIPE', 'TUNNEL', 'COW',
            'COALS', 'IRONS', 'DIAMONDS', 'WOOD_PICK', 'STONE_PICK', 'IRON_PICK', 'WOOD_SWORD', 'STONE_SWORD',
            'IRON_SWORD', 'NO', 'NOOP', 'LEFT', 'DOWN', 'DO', 'SLEEP', 'PLACE_STONE', 'PLACE_TABLE', 'PLACE_FURNACE',
            'PLACE_PLANT', 'MAKE', 'DX', 'DY', 'MEMORY', 'PLAN', 'free', 'cell_at', 'ahead', 'look', 'beware', 'minable',
-           'entry', 'push', 'pop', 'search', 'nearest', 'follow', 'go', 'get', 'explore', 'find', 'draw', 'roam',
-           'is_open', 'leaks', 'enterable', 'in_room', 'openings', 'choose_room', 'enter_room', 'close_room', 'stay',
-           'meadow', 'rest', 'fight', 'sees', 'hunt', 'drink', 'eat', 'near', 'put', 'make', 'tools', 'stock', 'plant',
-           'garden', 'home', 'survive', 'achieve', 'decide', 'note', 'CrafterPlayer']
+           'entry', 'push', 'pop', 'search', 'follow', 'go', 'get', 'explore', 'find', 'draw', 'roam', 'is_open',
+           'leaks', 'enterable', 'in_room', 'openings', 'choose_room', 'enter_room', 'close_room', 'stay', 'meadow',
+           'rest', 'fight', 'sees', 'hunt', 'drink', 'eat', 'near', 'put', 'make', 'tools', 'stock', 'plant', 'garden',
+           'home', 'survive', 'achieve', 'decide', 'note', 'CrafterPlayer']
 
 # %% ../../../nbs/9_simulators/crafter/20_player.ipynb #f8eead09
 from types import FunctionType
@@ -202,19 +202,6 @@ def search(me, plan, kinds, tx, ty, left, right, top, bottom, most):
     return FAR, np.int64(-1)
 
 # %% ../../../nbs/9_simulators/crafter/20_player.ipynb #f7b93287
-def nearest(me, plan, kinds, most):
-    "The way to face the nearest of these kinds; what was not found is not looked for again for a while."
-    if me.step > me.lost_until:
-        me.lost, me.lost_until = 0, me.step + 25
-    kinds &= (me.seen | 1 << UNKNOWN) & ~me.lost
-    if not kinds:
-        return FAR, np.int64(-1)
-    price, key = search(me, plan, kinds, -9, -9, 0, SIZE - 1, 0, SIZE - 1, most)
-    if price >= FAR and most >= FAR - 1:
-        me.lost |= kinds
-    return price, key
-
-
 def follow(me, key):
     "The action that leads on in a direction: press it, mine what is there, lay a stone on water."
     code = cell_at(me, me.x + DX[key], me.y + DY[key])
@@ -230,11 +217,19 @@ def go(me, plan, x, y, over, under):
 
 
 def get(me, plan, kinds, most):
-    "Go to the nearest of these kinds and act on it, if that takes no more than so many steps."
-    price, key = nearest(me, plan, kinds, most)
-    if price >= FAR:
+    """Go to the nearest of these kinds and act on it, if that takes no more than so many steps.
+    What was not found is not looked for again for a while."""
+    if me.step > me.lost_until:
+        me.lost, me.lost_until = 0, me.step + 25
+    kinds &= (me.seen | 1 << UNKNOWN) & ~me.lost
+    if not kinds:
         return NO
-    return DO if price == 0 else follow(me, key)
+    price, key = search(me, plan, kinds, -9, -9, 0, SIZE - 1, 0, SIZE - 1, most)
+    if price < FAR:
+        return DO if price == 0 else follow(me, key)
+    if most >= FAR - 1:
+        me.lost |= kinds
+    return NO
 
 
 def explore(me, plan):

@@ -51,14 +51,6 @@ def check_engine(engine: Any) -> None:
     if engine not in ENGINES:
         raise ValueError(f"crafter has no engine {engine!r}; it has: {', '.join(ENGINES)}")
 
-
-def _check_noise(obs: Any, noise: Any) -> None:
-    "`ValueError` if the noise of a picture is to be left out."
-    if not isinstance(noise, bool):
-        raise ValueError(f"noise is True or False (symbols on another random stream), not {noise!r}")
-    if not noise and obs != "symbols":
-        raise ValueError(f"noise=False leaves out draws that a picture needs: it goes with obs='symbols', not {obs!r}")
-
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #9c05f871
 class CrafterVectorEnv(GameVectorEnv):
     "Many games of Crafter, stepped together; the contract is in `envgen_nb.game.world`."
@@ -89,7 +81,11 @@ class CrafterVectorEnv(GameVectorEnv):
         self.set_spaces(num_envs, observation_space(obs), len(ACTIONS))
         self.set_autoreset(autoreset_mode)
         check_engine(engine)
-        _check_noise(obs, noise)
+        if not isinstance(noise, bool):
+            raise ValueError(f"noise is True or False (symbols on another random stream), not {noise!r}")
+        if not noise and obs != "symbols":
+            raise ValueError("noise=False leaves out draws that a picture needs: it goes with obs='symbols', "
+                             f"not {obs!r}")
         if moments and engine != "fast":
             raise ValueError("moments of the game are kept by engine='fast' only; leave moments out, or this engine")
         spec = EngineSpec(known, base_seeds(seed, self.num_envs), obs, int(episodes or 0), noise, self.next_step)

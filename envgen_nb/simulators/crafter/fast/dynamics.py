@@ -150,7 +150,7 @@ def _pays(game: np.void, cost: np.ndarray) -> bool:
 # %% ../../../../nbs/9_simulators/crafter/11_fast_dynamics.ipynb #6b4cef6b
 @inner
 def _do_object(game: np.void, slot: int) -> None:
-    "The player acts on what stands before it."
+    "The player acts on the object before it."
     damage = 1
     if game.inventory[WOOD_SWORD]:
         damage = 2

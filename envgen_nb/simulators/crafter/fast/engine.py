@@ -15,7 +15,7 @@ from fastcore.basics import patch
 
 from ..spaces import MOST_WORLDS, KnownWorld
 from envgen_nb.simulators.crafter.fast.batch import (
-    ADVANCE, ASK, KEPT, LOOK, NEW_WORLD, RESTART, SKIP, STEP, Batch, prepare,
+    ADVANCE, ASK, KEPT, LOOK, NEW_WORLD, SKIP, STEP, Batch, prepare,
 )
 from .records import game_of, pack_record, unpack_record
 from .state import HEALTH
@@ -285,12 +285,6 @@ class FastGame:
         episode = int(self.record["episode"]) + 1 if episode is None else episode
         self._batch.play(command, seed_of(self.record["seed"], episode))
         self.record["episode"] = episode
-
-    def begin_from(self, moment: np.ndarray, episode: int | None = None) -> None:
-        "Start an episode from a moment, () of dtype GAME, if the world says that it starts from one."
-        kind = MOMENTS.index(self.numbers.moment)
-        self._batch.moments[kind * KEPT], self._batch.kept["count"][kind] = moment, 1
-        self.begin(episode, RESTART)
 
     def advance(self, action: int) -> tuple[float, bool, bool]:
         "One step: the reward, whether the player died, whether the step limit was reached. The caller looks once."
