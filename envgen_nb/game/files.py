@@ -33,7 +33,7 @@ def write_bytes(
     path: str | Path,  # where the file is to appear; its folder is made if need be
     data: bytes,       # the whole content
 ) -> None:
-    "Write a file in one step. `OSError` (full disk, no permission) says which file; what was there before stays."
+    "Write a file in one step. `OSError` (full disk, no permission) names the file; the old content stays."
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -53,7 +53,7 @@ def write_bytes(
 
 # %% ../../nbs/1_game/09_files.ipynb #94a760ba
 def _explained(error: OSError, path: Path) -> OSError:
-    "The same kind of error, with the file it is about and what became of it."
+    "The same kind of error, with the file in its message."
     kept = " What was there before is untouched." if path.exists() else ""
     why = "it is a link" if error.errno == errno.ELOOP else error.strerror
     return type(error)(error.errno, f"cannot write {path.name} in {path.parent}: {why}.{kept}")
@@ -75,7 +75,7 @@ def write_json(path: str | Path, data: Any) -> None:
 
 # %% ../../nbs/1_game/09_files.ipynb #3896688d
 def local_path(
-    text: str | Path,   # as a person has written it
+    text: str | Path,   # from settings or a command line
 ) -> Path:
     "Return a path of this machine, `~` being the home folder; `ValueError` for an address such as s3://bucket."
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(text)):
@@ -99,7 +99,7 @@ def check_folder(folder: str | Path) -> None:
 
 # %% ../../nbs/1_game/09_files.ipynb #1640b52d
 def user_folder(kind: Literal["cache", "config"]) -> Path | None:
-    "Return the folder for what the kit keeps for this user, or None if this user has no home folder."
+    "Return the kit's cache or settings folder of this user, or None if this user has no home folder."
     try:
         path = Path((platformdirs.user_cache_path if kind == "cache" else platformdirs.user_config_path)("envgen_nb"))
     except RuntimeError:
@@ -163,7 +163,7 @@ def append_jsonl(path: str | Path, record: dict[str, Any]) -> None:
 
 
 def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
-    "All whole records of a log, in order; no file, no records."
+    "Read all whole records of a log, in order; without a file, []."
     path = Path(path)
     found = []
     for line in path.read_bytes().splitlines() if path.exists() else []:
@@ -175,7 +175,7 @@ def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
 
 # %% ../../nbs/1_game/09_files.ipynb #d20b94ce
 def _number(text: str) -> float:
-    "A number of a JSON file, if it is one that can be reckoned with."
+    "The number, if it is finite."
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:20]} is no number that can be used")
@@ -183,7 +183,7 @@ def _number(text: str) -> float:
 
 
 def parse_json(data: bytes) -> Any:
-    "JSON data; a `ValueError` in plain words if this is none."
+    "Read JSON; `ValueError` in plain words if it is invalid."
     if not data.strip():
         raise ValueError("it is empty")
     try:
@@ -193,7 +193,7 @@ def parse_json(data: bytes) -> Any:
     except json.JSONDecodeError as error:
         raise ValueError(f"from line {error.lineno} on it is no JSON: it was cut short or changed") from None
     except RecursionError:
-        raise ValueError("it is no JSON that anybody wrote: its brackets are nested too deep") from None
+        raise ValueError("it is invalid JSON: its brackets are nested too deep") from None
 
 # %% ../../nbs/1_game/09_files.ipynb #2ec3aa89
 class FolderInUse(RuntimeError):
@@ -205,7 +205,7 @@ _NO_FLOCK = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP)
 
 
 def _open_lock(path: Path, mode: str) -> IO[str]:
-    "Open a lock file. A link is refused: what it leads to would be overwritten."
+    "Open a lock file. A link is refused: its target would be overwritten."
     try:
         return open(path, mode, opener=_no_link)
     except OSError as error:
@@ -224,7 +224,7 @@ def hold_folder(
     folder: str | Path,      # that is there
     name: str = ".lock",     # of the lock file; locks of different names are held at the same time
 ) -> Iterator[bool]:         # True: by flock; False: by a marker file, which a killed process of another machine leaves
-    "Hold a folder for this process; `FolderInUse` when another one does."
+    "Hold a folder for this process; `FolderInUse` if another one holds it."
     import fcntl  # not on Windows itself, where this package runs under WSL
     path = Path(folder) / name
     with _open_lock(path, "a+") as file:
@@ -254,7 +254,7 @@ def hold_folder(
 
 
 def holder(folder: str | Path) -> int | None:
-    "The number of the process that holds a folder at the moment; None: no process. Changes nothing in the folder."
+    "Return the number of the process that holds a folder, or None. Changes nothing in the folder."
     import fcntl
     path = Path(folder) / ".lock"
     try:
@@ -263,8 +263,8 @@ def holder(folder: str | Path) -> int | None:
     except FileNotFoundError:
         return None
     except BlockingIOError:
-        said = path.read_text().strip()
-        return int(said) if said.isdecimal() else 0          # 0: it has not yet written its number
+        number = path.read_text().strip()
+        return int(number) if number.isdecimal() else 0          # 0: it has not yet written its number
     except OSError as error:
         if error.errno not in _NO_FLOCK:
             raise
@@ -273,7 +273,7 @@ def holder(folder: str | Path) -> int | None:
 
 
 def _marked(marker: SoftFileLock) -> int | None:
-    "The process that a marker file names; None: there is no such file, or the process was killed on this machine."
+    "The process that a marker file names; None: there is no file, or the process was killed on this machine."
     try:
         number, host = Path(marker.lock_file).read_text().split()[:2]
         number = int(number)
@@ -297,7 +297,7 @@ class FolderGone(RuntimeError):
 def watch_place(
     folder: str | Path,               # that is there
 ) -> Iterator[Callable[[], None]]:    # call it before a write: it raises `FolderGone`
-    "Notice when a folder is no longer where it was."
+    "Raise when a folder is no longer where it was."
     opened = os.open(folder, os.O_RDONLY)          # while it is open, no other folder gets its number
 
     def check() -> None:
@@ -328,7 +328,7 @@ def check_links(folder: str | Path) -> None:
 
 def _entries(folder: str | Path) -> Iterator[os.DirEntry]:
     "All that is in a folder and in the folders in it; no link is followed."
-    with contextlib.suppress(OSError), os.scandir(folder) as found:          # one that is deleted meanwhile, say
+    with contextlib.suppress(OSError), os.scandir(folder) as found:          # one that is deleted meanwhile
         for entry in found:
             yield entry
             if entry.is_dir(follow_symlinks=False):
@@ -359,7 +359,7 @@ def _processor() -> str:
     "The processor's name as the system gives it."
     import platform
     import subprocess
-    if platform.system() == "Darwin":                      # platform.processor() says "arm" of all that Apple makes
+    if platform.system() == "Darwin":                      # platform.processor() is "arm" on all of Apple's
         with contextlib.suppress(OSError, subprocess.CalledProcessError):
             return subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True,
                                   check=True).stdout.strip()

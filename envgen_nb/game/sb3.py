@@ -81,7 +81,7 @@ class SB3VecEnv(VecEnv):
         raise AttributeError(f"{method_name} cannot be called: a sub-environment is no object of its own")
 
     def env_is_wrapped(self, wrapper_class: type, indices: None | int | Iterable[int] = None) -> list[bool]:
-        "Nothing is wrapped, but the infos say what `Monitor` would."
+        "True for `Monitor` only: the infos have what it would add."
         return [wrapper_class is Monitor] * self._count(indices)
 
     def get_images(self) -> list[np.ndarray]:

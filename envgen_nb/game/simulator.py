@@ -28,14 +28,14 @@ class Player(ABC):
         self,
         num_envs: int,
     ) -> np.ndarray:   # (N, bytes) uint8
-        "What it remembers at the beginning of an episode, for so many sub-environments."
+        "Return the memory at the beginning of an episode, for so many sub-environments."
 
     @abstractmethod
     def act(
         self,
         obs: Any,                          # N observations, arrays as the environment gives them
         memory: np.ndarray,                # (N, bytes) uint8, which stays as it is
-    ) -> tuple[np.ndarray, np.ndarray]:    # actions (N,) int64, and what it remembers after them
+    ) -> tuple[np.ndarray, np.ndarray]:    # actions (N,) int64, and the memory after them
         "Choose an action in each sub-environment."
 
 
@@ -51,32 +51,32 @@ _NONE: Mapping[str, Any] = types.MappingProxyType({})
 
 
 class Simulator(ABC):
-    "What the rest of the kit may ask of a game. One subclass per game; it holds no state."
+    "Everything that the rest of the kit uses of a game. One subclass per game; it holds no state."
     name: ClassVar[str]                                # "crafter"
-    task: ClassVar[str]                                # what the game is and what the agent is to do, one paragraph
+    task: ClassVar[str]                                # one paragraph: the game, and the goal of the agent
     objectives: ClassVar[tuple[str, ...]]              # the skills whose success rates are measured
-    rules: ClassVar[tuple[str, ...]]                   # what a designer must know, one sentence each
+    rules: ClassVar[tuple[str, ...]]                   # facts for the designer, one sentence each
     actions: ClassVar[tuple[str, ...]]                 # names of the discrete actions, in order
     keys: ClassVar[Mapping[str, str]]                  # action → key with which a person plays it: "ArrowUp", " ", "t"
     vocabularies: ClassVar[Mapping[str, type[World]]]  # name → class of worlds; the first is the default
     observations: ClassVar[tuple[str, ...]]            # kinds of observation: "pixels", "symbols"
     autoreset_modes: ClassVar[tuple[AutoresetMode, ...]] = (AutoresetMode.SAME_STEP,)   # what `make_vec` can be given
     defaults: ClassVar[Mapping[str, Any]] = _NONE   # settings of a run that suit this game
-    deaths: ClassVar[tuple[str, ...]] = ()             # what may end an episode before its time: 1 is the first of them
-    conditions: ClassVar[tuple[str, ...]] = ()         # what may hold at a moment of play, see `needs`
-    needs: ClassVar[Mapping[str, tuple[str, ...]]] = _NONE   # objective → what must hold for it
-    costs: ClassVar[Mapping[str, Mapping[str, int]]] = _NONE   # objective → what is used up for it
+    deaths: ClassVar[tuple[str, ...]] = ()             # names of what ends an episode early; 1 is the first of them
+    conditions: ClassVar[tuple[str, ...]] = ()         # conditions that hold or not in each step, see `needs`
+    needs: ClassVar[Mapping[str, tuple[str, ...]]] = _NONE   # objective → conditions that it needs
+    costs: ClassVar[Mapping[str, Mapping[str, int]]] = _NONE   # objective → item: how many it uses up
     requires: ClassVar[Mapping[str, tuple[str, ...]]] = _NONE   # objective → see `prerequisites`
     practice_settings: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = _NONE   # objective → see `practice`
     shows_path: ClassVar[bool] = False                 # `preview` takes path=True and draws the way to the goal
 
     @property
     def paid(self) -> list[int]:
-        "Which objectives use something up, by their numbers."
+        "Indices of the objectives that use something up."
         return [number for number, name in enumerate(self.objectives) if name in self.costs]
 
     def world_class(self, vocabulary: str = "default") -> type[World]:
-        "The class of worlds of a vocabulary; `ValueError` if there is none of that name. `default`: the first."
+        "Return the class of worlds of a vocabulary (`default`: the first); `ValueError` if there is none."
         if vocabulary == "default":
             return next(iter(self.vocabularies.values()))
         if vocabulary in self.vocabularies:
@@ -103,9 +103,9 @@ class Simulator(ABC):
         seed: int | Sequence[int] = 0,             # one seed for all, or the base seed of each
         obs: str = "pixels",                       # one of `observations`
         length: int | None | Sequence[int | None] = None,  # step limit, for all or each world; None: the game's own
-        episodes: int | None = None,               # episodes per sub-environment, after which it stands still
+        episodes: int | None = None,               # episodes per sub-environment; None: no end
         num_threads: int | None = None,            # threads to play with, which change nothing but the speed
-        copy: bool = True,                         # what is returned is the caller's; False: valid until the next call
+        copy: bool = True,                         # return new arrays; False: they are valid until the next call
         **options: Any,                            # the game's own, e.g. an engine; unknown ones are refused
     ) -> VectorEnv:
         "Many copies of the game, stepped together, by the contract above; it can `add_worlds` and `assign` them."
@@ -115,11 +115,11 @@ class Simulator(ABC):
         return {}
 
     def check_installed(self) -> None:  # noqa: B027 (most games need nothing more)
-        "`ImportError` that says what to install, if the game cannot be played on this machine."
+        "Raise `ImportError` with what to install, if the game cannot be played on this machine."
 
     @abstractmethod
     def preview(self, world: World | None = None, seed: int = 0) -> np.ndarray:
-        "A picture (H, W, 3) uint8 of the start of an episode: the whole level, and what the agent sees."
+        "Draw the start of an episode, (H, W, 3) uint8: the whole level, and the agent's view."
 
     def show(
         self,
@@ -137,17 +137,17 @@ class Simulator(ABC):
 
     @abstractmethod
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
-        "The same start in numbers: counts of what matters, and distances from the agent (None: there is none)."
+        "Return the same start in numbers: counts, and distances from the agent (None: there is none)."
 
     def legend(self) -> dict[str, np.ndarray]:
-        "What is to be seen on the pictures: name → a small picture (H, W, 3) uint8; empty: nothing to explain."
+        "Return what pictures show: name → a small picture (H, W, 3) uint8; empty: nothing to explain."
         return {}
 
     def warnings(
         self,
         world: World | None = None,   # None: the original game
     ) -> list[Complaint]:             # `field`: the setting; `message`: the rule of the game, as a plain sentence
-        "Which settings the game's own rules leave without the effect that they name; the world is allowed."
+        "Return settings that the game's own rules leave without effect; the world is allowed."
         return []
 
     def check_objective(self, objective: str) -> str:
@@ -157,7 +157,7 @@ class Simulator(ABC):
         return objective
 
     def prerequisites(self, objective: str) -> tuple[str, ...]:
-        "The objectives that come directly before this one in the ordinary game: as `requires` says."
+        "Return the objectives that come directly before this one in the ordinary game, by `requires`."
         return self.requires.get(self.check_objective(objective), ())
 
     def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
@@ -184,20 +184,20 @@ class Simulator(ABC):
         observation: Any,         # of one game: symbols, where the game has such
         held: Collection[str],    # those of `conditions` that hold
     ) -> str:
-        "Why an action does nothing at this moment, in a sentence; \"\": it works, or the game does not say."
+        "Return why an action has no effect now, in a sentence; \"\": it has one, or the game does not know."
         missing = [name for name in self.needs.get(action, ()) if name not in held]
         return f"{in_words(action).capitalize()} needs: {', '.join(missing)}." if missing else ""
 
     def player(self, obs: str) -> Player | None:
-        "A player by rules that sees such observations; None: there is none."
+        "Return a player by rules for this kind of observation, or None."
         return None
 
     def things(self, obs: str) -> Things | None:
-        "Which things an agent has or is next to, read from such observations; None: they do not tell."
+        "Return how to read things from this kind of observation, or None."
         return None
 
     def score(self, success_rates: Mapping[str, float]) -> float:
-        "One number for success rates in percent: that of the last objective, if the game does not say otherwise."
+        "Return one number for success rates in percent: that of the last objective, unless the game overrides it."
         missing = sorted(set(self.objectives) - set(success_rates))
         if missing:
             raise ValueError(f"no success rate for {', '.join(missing)}")

@@ -17,7 +17,7 @@ from .world import Complaint, World, _shown, check_world
 
 # %% ../../nbs/1_game/10_world_files.ipynb #93903c92
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    "A JSON object, unless it names a key twice: then nobody knows which value is meant."
+    "A JSON object; `ValueError` if it has a key twice, since either value could be meant."
     repeated = sorted(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
     if repeated:
         raise ValueError(f"{', '.join(repeated)} appears twice in one object")
@@ -41,7 +41,7 @@ def load_worlds(
 # %% ../../nbs/1_game/10_world_files.ipynb #909ba70d
 def laid_out(
     value: Any,         # of `World.settings()`
-    indent: str = "",   # of the line that it stands in
+    indent: str = "",   # of the line that it begins in
 ) -> str:
     "JSON over several lines, as `json.dumps(value, indent=4)` has it, but for records and positions."
     deeper = indent + " " * 4
@@ -56,7 +56,7 @@ def laid_out(
 
 # %% ../../nbs/1_game/10_world_files.ipynb #7d40dca7
 def save_worlds(
-    worlds: Sequence[World],  # what the file shall hold
+    worlds: Sequence[World],  # content of the file
     path: str | Path,         # where; the file appears whole or not at all
 ) -> None:
     "Write a configuration file that `load_worlds` reads."

@@ -94,7 +94,7 @@ def filled(
     world: MiniGridWorld,
     random: np.random.Generator,   # draws the colour of the ordinary game's door
 ) -> MiniGridWorld:
-    "The same world with everything set; what was not is as in the ordinary game."
+    "Return the same world with everything set: what was not, as in the ordinary game."
     columns, rows = world.columns or 2, world.rows or 1
     found = {"columns": columns, "rows": rows, "room_size": 6, "agent_room": (0, 0), "target": "ball",
              "target_colour": "blue", "target_room": (columns - 1, rows - 1), "openings": False, "distractors": ()}
@@ -115,7 +115,7 @@ Cell = tuple[int, int]     # x to the right, y down
 
 
 class Thing(NamedTuple):
-    "What stands in a cell."
+    "The content of a cell."
     kind: str                        # "wall", "door", "key", "ball", "box", "goal"
     colour: str = "grey"
     state: str = ""                  # of a door: "open", "closed", "locked"
@@ -147,8 +147,8 @@ def _unlike(kind: str, colour: str, target: Thing) -> Thing:
 def _build(
     world: MiniGridWorld,           # filled
     random: np.random.Generator,
-) -> tuple[dict[Cell, Thing], tuple[Cell, ...], set[Cell]]:    # what stands where, the blockers, the cells beside doors
-    "Walls, doors and what blocks them."
+) -> tuple[dict[Cell, Thing], tuple[Cell, ...], set[Cell]]:    # things by cell, the blockers, the cells beside doors
+    "Place walls, doors, and the balls that block them."
     unit, target = world.room_size - 1, Thing(world.target, world.target_colour)
     width, height = world.columns * unit + 1, world.rows * unit + 1
     things = {(x, y): Thing("wall") for x in range(width) for y in range(height) if not (x % unit and y % unit)}
@@ -173,7 +173,7 @@ def draw(
     world: MiniGridWorld,
     random: np.random.Generator,
 ) -> Level | None:      # None: something found no place
-    "A level of a world, as luck has it; nobody has looked whether it can be solved."
+    "Draw a random level of a world, which need not be solvable."
     world = filled(world, random)
     things, blockers, beside = _build(world, random)
     unit, target = world.room_size - 1, Thing(world.target, world.target_colour)
@@ -202,7 +202,7 @@ def draw(
 def reachable(
     things: Mapping[Cell, Thing],
     start: Cell,
-) -> set[Cell]:     # cells to walk in, and cells that something stands in, to stand before
+) -> set[Cell]:     # free cells that the agent can walk to, and occupied cells next to them
     "Breadth-first search: wherever the agent comes without moving a thing."
     found, edge = {start}, [start]
     while edge:
@@ -214,7 +214,7 @@ def reachable(
 
 
 def solvable(level: Level) -> bool:
-    "Whether the target can be reached."
+    "True if the target can be reached."
     things, colours, before = dict(level.things), set(), None
     while len(things) != before:
         before = len(things)
@@ -260,7 +260,7 @@ def possible_in(level: Level) -> set[str]:
 
 
 def problems(world: MiniGridWorld) -> list[str]:
-    "Why a world cannot be played, one line each, with the setting in front."
+    "Return why a world cannot be played, one line each, with the setting in front."
     known = filled(world, np.random.default_rng(0))
     records = {f"{name}[{k}]": record for name in ("doors", "keys", "distractors")
                for k, record in enumerate(getattr(world, name) or ())}
@@ -290,7 +290,7 @@ LENGTH = 288     # steps of an episode, as in ObstructedMaze-1Dlhb: 4 x 2 rooms 
 
 
 def check_installed() -> None:
-    "`ImportError` that says what to install, if there is no MiniGrid."
+    "Raise `ImportError` with what to install, if there is no MiniGrid."
     if importlib.util.find_spec("minigrid") is None:
         raise ImportError("this game needs the package minigrid: pip install 'envgen_nb[minigrid]'")
 
@@ -384,7 +384,7 @@ class Rooms(Game):
         self.seen[:, REACH:-REACH, REACH:-REACH] = env.grid.encode().transpose(2, 1, 0)
 
     def step(self, action: int) -> tuple[float, bool]:
-        "An action, what came of it, and whether it was the last."
+        "Play an action and note what it achieved: the reward, and True if the game is over."
         env = self.env
         (x, y), held = env.front_pos, env.carrying
         front = env.grid.get(x, y)
@@ -418,7 +418,7 @@ class Rooms(Game):
             bool(((kinds == _DOOR) & (states == 0)).any())), strict=True) if there}
 
     def observe(self, obs: str) -> dict[str, np.ndarray] | np.ndarray:
-        "What is around the agent, which looks up."
+        "Return what is around the agent, which looks up."
         env = self.env
         if obs == "pixels":
             return env.get_frame(tile_size=8, agent_pov=True)
@@ -493,7 +493,7 @@ class MiniGrid(SimpleSimulator):
                                  "num_worlds": 8, "mixture_ratio": 0.8, "world_length": 144})
 
     def check_installed(self) -> None:
-        "`ImportError` that says what to install, if there is no MiniGrid."
+        "Raise `ImportError` with what to install, if there is no MiniGrid."
         check_installed()
 
     def cut(self, world: MiniGridWorld) -> tuple[int | None, str | None]:

@@ -76,14 +76,14 @@ def procgen_package() -> str | None:
 
 
 def check_installed() -> None:
-    "`ImportError` that says what to install, if there is none."
+    "Raise `ImportError` with what to install, if there is none."
     if procgen_package() is None:
         raise ImportError("Heist is played by Procgen, which is not installed: pip install 'envgen_nb[heist]' "
                           "(there are builds for Linux on x86-64 with Python 3.11, 3.12 and 3.13)")
 
 # %% ../../../nbs/9_simulators/heist/04_game.ipynb #b6742380
 class Games:
-    "Games of Heist, stepped together, each at its very beginning; `ImportError` says what to install."
+    "Games of Heist, stepped together, each at its very beginning; `ImportError` if Procgen is not installed."
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Games:
         seed: int = 0,         # of their levels; below 2**31
         mode: str = "easy",    # "easy", "hard" or "memory"
         threads: int = 1,      # that step and draw
-        large: bool = False,   # whether they are drawn in a large size, too, which takes long
+        large: bool = False,   # True: they are drawn in a large size, too, which takes long
     ):
         check_installed()
         self._how = mode, threads, large
@@ -102,7 +102,7 @@ class Games:
         self.observe()
 
     def __getstate__(self) -> dict[str, Any]:
-        "What a copy or a pickle takes along: the games as bytes. The rest is memory of Procgen's own."
+        "Copies and pickles take the games along as bytes. The rest is memory of Procgen's own."
         return {"num": self.num, "how": self._how, "states": [self.get_state(i) for i in range(self.num)]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ class Games:
         self.observe()
 
     def observe(self) -> None:
-        """Take in what the games show now, in arrays that the next step overwrites.
+        """Read what the games show now, into arrays that the next step overwrites.
 
         pictures (N, 64, 64, 3) uint8; rewards (N,) float32, of the last step; first (N,) bool, the episode has just
         begun: the step before ended another."""
@@ -124,7 +124,7 @@ class Games:
         self.observe()
 
     def large_pictures(self) -> np.ndarray:
-        "What they show, (N, 512, 512, 3) uint8, if they were made to be drawn large."
+        "Return large pictures, (N, 512, 512, 3) uint8; the games must be made with `large`."
         return self._games.large()
 
     def get_state(self, index: int) -> bytes:
@@ -132,7 +132,7 @@ class Games:
         return self._games.get_state(int(index))
 
     def set_state(self, index: int, state: bytes) -> None:
-        """Put one game into a state, and overwrite what it shows and was rewarded with.
+        """Put one game into a state, and overwrite its picture and reward.
 
         Only bytes that `simulators.heist.state` has read: a wrong state makes Procgen end the whole process."""
         self._games.call("set_state", int(index), state, len(state))

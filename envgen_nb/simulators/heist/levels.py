@@ -20,7 +20,7 @@ Tile = tuple[int, int]          # x to the right, y upwards, from 0
 
 @dataclass(frozen=True)
 class Level:
-    "A maze and what lies in it."
+    "A maze and the things in it."
     open: np.ndarray              # (n, n) bool at [y, x]: where one can walk, locks included
     start: Tile
     gem: Tile
@@ -115,8 +115,8 @@ def _put_keys(way: list[int], joined: list[list[int]], stage: list[int], held: i
     for lock in range(held, locks):
         rooms = [room for room in range(len(joined)) if stage[room] == lock and room != way[0]]
         if lock == held and where != "any":
-            wanted = (min if where == "near key" else max)(far[room] for room in rooms)
-            rooms = [room for room in rooms if far[room] == wanted]
+            distance = (min if where == "near key" else max)(far[room] for room in rooms)
+            rooms = [room for room in rooms if far[room] == distance]
         keys.append(rooms[rng.randint(len(rooms))])
     return keys
 

@@ -121,7 +121,7 @@ class Heist(Simulator):
         return _draw_path(picture, read_level(read_state(data))) if path else picture
 
     def legend(self) -> dict[str, np.ndarray]:
-        "What is to be seen on the pictures, cut out of one."
+        "The things in the pictures, cut out of one."
         data, mode = _first(check_world(HeistWorld, {"maze_size": 7, "locks": 3})[0], 0)
         picture, level = draw_state(data, mode), read_level(read_state(data))
         unit = len(picture) // len(level.open)
@@ -137,11 +137,11 @@ class Heist(Simulator):
         return _count(read_level(read_state(_first(world, seed)[0])))
 
     def warnings(self, world: World | None = None) -> list[Complaint]:
-        "Which settings change nothing, and why."
+        "Settings that change nothing, and why."
         return [] if world is None else void_settings(world)
 
     def check_installed(self) -> None:
-        "`ImportError` that says what to install, if there is no Procgen."
+        "Raise `ImportError` with what to install, if there is no Procgen."
         check_installed()
 
 # %% ../../../nbs/9_simulators/heist/06_simulator.ipynb #e83fd5a0

@@ -49,7 +49,7 @@ END = -889271554                                         # the last number of ev
 
 # %% ../../../nbs/9_simulators/heist/01_state.ipynb #1fc51cfc
 class StateError(ValueError):
-    "These bytes are not a state of Heist that this version can use; the message says why."
+    "The bytes are not a state of Heist that this version can use; the message has the reason."
 
 
 @dataclass
@@ -72,7 +72,7 @@ class HeistState:
 
 # %% ../../../nbs/9_simulators/heist/01_state.ipynb #65f904c2
 class _Reader:
-    "Walks through bytes."
+    "Reads bytes from front to back."
 
     def __init__(self, data: bytes):
         self.data, self.at = data, 0
@@ -131,7 +131,7 @@ def read_state(
 
 # %% ../../../nbs/9_simulators/heist/01_state.ipynb #9c6d6a58
 def _check(state: HeistState) -> None:
-    "Refuse, with a `StateError`, what Procgen could not play."
+    "`StateError` for a state that Procgen could not play."
     types, themes = state.entities["type"], state.entities["image_theme"]
     coloured = (types == LOCK) | (types == KEY) | (types == RING_KEY)
     for wrong, what in (

@@ -59,11 +59,11 @@ for _one in (_thing(PLAYER, 0.375, 0.375, render_z=1, smart_step=1), _thing(GEM,
 
 
 def _things(level: Level, corner: Tile) -> np.ndarray:
-    "All entities of a level whose lower left corner is there."
-    lying = [(PLAYER, 0, level.start), (GEM, 0, level.gem), *((LOCK, i, tile) for i, tile in enumerate(level.locks)),
-             *((KEY, i, tile) for i, tile in enumerate(level.keys) if tile is not None)]
+    "All entities of a level whose lower left corner is at this tile."
+    things = [(PLAYER, 0, level.start), (GEM, 0, level.gem), *((LOCK, i, tile) for i, tile in enumerate(level.locks)),
+              *((KEY, i, tile) for i, tile in enumerate(level.keys) if tile is not None)]
     x, y = corner[0] + 0.5, corner[1] + 0.5
-    placed = [(kind, i, tile[0] + x, tile[1] + y) for kind, i, tile in lying]
+    placed = [(kind, i, tile[0] + x, tile[1] + y) for kind, i, tile in things]
     placed += [(RING_KEY, i, 1 - 0.03 * (2 * i + 1.25), 0.0225) for i in range(len(level.keys))]
     kinds, themes, xs, ys = zip(*placed, strict=True)
     found = _PLAIN[list(kinds)]
@@ -110,7 +110,7 @@ _AROUND = np.array([dy * 64 + dx for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy
 
 
 def _spots(state: HeistState) -> np.ndarray:
-    "Which bytes of the picture tell of each key and each lock, 8 pixels for each, (6, 24) int64; 0: of none."
+    "Which bytes of the picture show each key and each lock, 8 pixels for each, (6, 24) int64; 0: it is not there."
     pixels, unit = np.zeros((6, 8), np.int64), 64 / state.world_dim
     pixels[:state.num_keys] = _CORNER[:state.num_keys]
     for lock in state.entities[state.entities["type"] == LOCK]:
@@ -119,7 +119,7 @@ def _spots(state: HeistState) -> np.ndarray:
 
 
 def _to_do(state: HeistState) -> np.ndarray:
-    "Which objectives are still to be had, (7,) bool."
+    "Objectives that can still be reached, (7,) bool."
     found = np.zeros(len(OBJECTIVES), bool)
     types, themes = state.entities["type"], state.entities["image_theme"]
     found[themes[types == KEY]] = True
@@ -164,7 +164,7 @@ class OrdinaryLevels:
         return self.state[i]
 
     def close(self) -> None:
-        "Close the game that nobody sees."
+        "Close the game in the background."
         if self._games is not None:
             self._games.close()
 
@@ -190,7 +190,7 @@ class HeistVectorEnv(EpisodeVectorEnv):
         length: int | None | Sequence[int | None] = None,  # step limit, for all or for each world; None: 1,000
         episodes: int | None = None,                     # episodes per sub-environment; None: no end
         num_threads: int | None = None,                  # of Procgen; None: 1
-        copy: bool = True,                               # what is returned is the caller's; False: overwritten
+        copy: bool = True,                               # return new arrays; False: they are overwritten
         mode: str | None = None,                         # "easy", "hard"; None: hard if there is a HardHeistWorld
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,   # or NEXT_STEP
     ):
@@ -251,7 +251,7 @@ def _watch(self: HeistVectorEnv) -> np.ndarray:
 
 @patch
 def _look(self: HeistVectorEnv) -> None:
-    "Take in all pictures as they are."
+    "Read all pictures as they are."
     self._games.observe()
     self._show_last()
     self._watched = self._watch()
@@ -259,7 +259,7 @@ def _look(self: HeistVectorEnv) -> None:
 
 @patch
 def _show_last(self: HeistVectorEnv) -> None:
-    "With NEXT_STEP what has ended shows its last picture, whatever the game goes on to."
+    "With NEXT_STEP keep the last picture of an ended episode on the screen."
     held = self._ended | self._over
     if self.next_step and held.any():
         self._games.pictures[held] = self._last[held]
@@ -365,14 +365,14 @@ _MARK, _MARK_HELD = b"heist2", b"heist3"       # of a game that is played, and o
 
 
 class Saved(NamedTuple):
-    "What a saved state holds beside the game itself."
+    "The head of a saved state, before the game itself."
     mark: bytes
     base: int               # base seed
     episode: int            # number of the present one
     played: int             # episodes that have ended since the last reset
     steps: int
     total: float            # rewards of the present episode
-    over: bool              # whether it has played all its episodes
+    over: bool              # True: it has played all its episodes
     goals: bytes            # possible, unlocked, left
     world: int              # index of the world of the present episode
     fingerprint: bytes      # of that world
@@ -404,7 +404,7 @@ def get_state(self: HeistVectorEnv) -> list[bytes]:
 
 @patch
 def _pack(self: HeistVectorEnv, i: int, held: bool) -> bytes:
-    "What is kept of a sub-environment beside the game itself."
+    "The part of a saved state before the game itself."
     goals = np.concatenate([self._possible[i], self._unlocked[i], self._left[i]]).tobytes()
     random, mark = self._ordinary.state[i].level_random, _MARK_HELD if held else _MARK
     return _HEAD.pack(mark, self._base[i], self._episode[i], self._played[i], self._steps[i], self._return[i],
