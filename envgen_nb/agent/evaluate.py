@@ -19,7 +19,7 @@ from .learner import Learner
 
 # %% ../../nbs/3_agent/13_evaluate.ipynb #0acdaf25
 def marked(indices: list[list[int]], objectives: int) -> np.ndarray:
-    "Lists of indices as rows of marks, (E, objectives) bool."
+    "Turn lists of indices into rows of marks, (E, objectives) bool."
     found = np.zeros((len(indices), objectives), bool)
     for row, marks in zip(found, indices, strict=True):
         if not all(type(i) is int and 0 <= i < objectives for i in marks):
@@ -41,7 +41,7 @@ def success_rates(
     possible: np.ndarray,       # (E, objectives) bool, of the same: which objectives each episode had
     objectives: Sequence[str],  # their names, in order
 ) -> dict[str, float]:          # name → percent
-    "In how many percent of the episodes that had it each objective was achieved; 0 if there are none."
+    "Compute the percent of the episodes that had an objective in which it was achieved; 0 if there are none."
     count = len(objectives)
     achieved, had = (array.reshape(-1, count).sum(0) for array in (unlocked & possible, possible))
     return {name: 100 * float(a) / max(float(h), 1) for name, a, h in zip(objectives, achieved, had, strict=True)}
@@ -54,56 +54,56 @@ class Evaluation:
     returns: np.ndarray   # (E,) float64, sum of rewards of each episode
     lengths: np.ndarray   # (E,) int32, steps
     unlocked: np.ndarray  # (E, objectives) bool, what was achieved
-    possible: np.ndarray | None = None  # (E, objectives) bool, what each episode had; None: everything
+    possible: np.ndarray | None = None  # (E, objectives) bool, which objectives each episode had; None becomes: all
     deaths: np.ndarray | None = None    # (E,) uint8, what ended each: 0 the time, from 1 on the game's `deaths`
     held: Mapping[str, tuple[ConditionRate, ...]] = field(default_factory=dict)   # objective → what it needs: how often
 
     def __post_init__(self):
-        if self.runs < 1 or len(self.returns) == 0 or len(self.returns) % self.runs:
-            raise ValueError(f"{len(self.returns)} episodes are not {self.runs} equal runs")
-        if self.unlocked.ndim != 2 or not len(self.returns) == len(self.lengths) == len(self.unlocked):
-            raise ValueError(f"{len(self.returns)} returns, {len(self.lengths)} lengths and results of shape "
-                             f"{self.unlocked.shape} are not of the same episodes")
-        if self.deaths is not None and self.deaths.shape != self.returns.shape:
-            raise ValueError(f"{len(self.deaths)} deaths and {len(self.returns)} returns are not of the same episodes")
-        if self.possible is not None and self.possible.shape != self.unlocked.shape:
-            raise ValueError(f"what was possible, {self.possible.shape}, and what was achieved, "
-                             f"{self.unlocked.shape}, are not of the same episodes")
+        if self.possible is None:
+            object.__setattr__(self, "possible", np.ones_like(self.unlocked))
+        count = len(self.returns)
+        if self.runs < 1 or not count or count % self.runs:
+            raise ValueError(f"{count} episodes are not {self.runs} equal runs")
+        arrays = {"returns": self.returns, "lengths": self.lengths, "unlocked": self.unlocked,
+                  "possible": self.possible} | ({} if self.deaths is None else {"deaths": self.deaths})
+        if (self.unlocked.ndim != 2 or self.possible.shape != self.unlocked.shape
+                or any(len(array) != count for array in arrays.values())):
+            shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+            raise ValueError(f"these results are not of the same episodes: {shapes}")
 
     @property
     def success(self) -> np.ndarray:
         "(runs, objectives) float64: percent of the episodes that had it in which each was achieved; NaN if none had."
-        possible = np.ones_like(self.unlocked) if self.possible is None else self.possible
-        achieved, had = (array.reshape(self.runs, -1, array.shape[1]).sum(1) for array in (self.unlocked, possible))
+        achieved, had = (array.reshape(self.runs, -1, array.shape[1]).sum(1)
+                         for array in (self.unlocked, self.possible))
         return np.where(had, 100 * achieved / np.maximum(had, 1), np.nan)
+
+    @property
+    def had(self) -> np.ndarray:
+        "(objectives,) int: how many episodes had each objective."
+        return self.possible.sum(0)
 
     def feedback(
         self,
         objectives: Sequence[str],        # their names, in order
     ) -> dict[str, tuple[float, float]]:  # name → (rate, standard deviation), in percent
-        """What the designer is told: the success rate over all episodes that had the objective, and the population
-        standard deviation of the rates of the runs."""
-        possible = np.ones_like(self.unlocked) if self.possible is None else self.possible
-        rates = success_rates(self.unlocked, possible, objectives)
+        """Return what the designer is told: the success rate over all episodes that had the objective, and the
+        population standard deviation of the rates of the runs."""
+        rates = success_rates(self.unlocked, self.possible, objectives)
         runs = [rates[~np.isnan(rates)] for rates in self.success.T]
         return {name: (rate, float(parts.std()) if len(parts) else 0.0)
                 for (name, rate), parts in zip(rates.items(), runs, strict=True)}
 
-    @property
-    def had(self) -> np.ndarray:
-        "(objectives,) int: how many episodes had each objective."
-        return np.full(self.unlocked.shape[1], len(self.unlocked)) if self.possible is None else self.possible.sum(0)
-
     def episode_return(self) -> tuple[float, float]:
-        "Mean and population standard deviation over the runs of the mean return of an episode."
+        "Return mean and population standard deviation over the runs of the mean return of an episode."
         means = self.returns.reshape(self.runs, -1).mean(1)
         return float(means.mean()), float(means.std())
 
     def to_dict(self) -> dict[str, Any]:
-        "Plain JSON data; of what was achieved, and was possible where that is not everything, the indices."
+        "Return plain JSON data; of what was achieved, and was possible where that is not everything, the indices."
         found = {"runs": self.runs, "objectives": int(self.unlocked.shape[1]), "returns": self.returns.tolist(),
                  "lengths": self.lengths.tolist(), "unlocked": [np.flatnonzero(row).tolist() for row in self.unlocked]}
-        if self.possible is not None:
+        if not self.possible.all():
             found["possible"] = [np.flatnonzero(row).tolist() for row in self.possible]
         if self.deaths is not None:
             found["deaths"] = self.deaths.tolist()
@@ -113,45 +113,40 @@ class Evaluation:
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> "Evaluation":
-        "The evaluation that `to_dict` described; `ValueError` if the data does not hold together."
+        "Return the evaluation that `to_dict` described; `ValueError` if the data does not hold together."
         try:
-            objectives, possible = data["objectives"], data.get("possible")
-            return Evaluation(data["runs"], np.array(data["returns"], float), np.array(data["lengths"], np.int32),
-                              marked(data["unlocked"], objectives),
-                              None if possible is None else marked(possible, objectives),
-                              np.array(data["deaths"], np.uint8) if "deaths" in data else None,
-                              {name: tuple(ConditionRate(tuple(one["conditions"]), float(one["episodes"]),
-                                                         float(one["steps"]))
-                                           for one in held) for name, held in data.get("held", {}).items()})
+            return Evaluation(
+                data["runs"], np.array(data["returns"], float), np.array(data["lengths"], np.int32),
+                marked(data["unlocked"], data["objectives"]),
+                marked(data["possible"], data["objectives"]) if data.get("possible") is not None else None,
+                np.array(data["deaths"], np.uint8) if "deaths" in data else None,
+                {name: tuple(ConditionRate(tuple(one["conditions"]), float(one["episodes"]), float(one["steps"]))
+                             for one in held) for name, held in data.get("held", {}).items()})
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"this is not an evaluation: {error!r}") from error
 
 # %% ../../nbs/3_agent/13_evaluate.ipynb #58e00002
 class Watch:
-    "Counts, while episodes are played, how often what objectives need is there."
+    "Counts, while episodes are played, how often the conditions that objectives need hold."
 
     def __init__(
         self,
         objectives: Sequence[str],             # of the game, in order
-        conditions: Sequence[str],             # as the environment's `conditions()` tells them, at most 62
+        conditions: Sequence[str],             # in the order of the environment's `conditions()`, at most 62
         needs: Mapping[str, Sequence[str]],    # objective → conditions
     ):
-        self.groups = [(name, group) for name, needed in needs.items() for group in self._groups(tuple(needed))]
+        self.groups = [(name, group) for name, needed in needs.items()           # each alone, each pair, all together
+                       for group in dict.fromkeys([*combinations(needed, 1), *combinations(needed, 2), tuple(needed)])]
         bit = {name: 1 << k for k, name in enumerate(conditions)}
         self._masks = np.array([sum(bit[one] for one in group) for _, group in self.groups], np.int64)
         self._bits = np.array(list(bit.values()), np.int64)
         self._objective = np.array([objectives.index(name) for name, _ in self.groups], int)
         self._steps, self._open = (np.zeros(len(self.groups), np.int64) for _ in range(2))
-        self._ever: np.ndarray | None = None   # (N, groups) bool
-        self._had: np.ndarray | None = None    # (N, groups) bool, whether the episode has the objective
-
-    @staticmethod
-    def _groups(needed: tuple[str, ...]) -> list[tuple[str, ...]]:
-        "Each alone, each pair, all together."
-        return list(dict.fromkeys([*combinations(needed, 1), *combinations(needed, 2), needed]))
+        self._ever: np.ndarray | None = None   # (N, groups) bool, held at any step
+        self._had: np.ndarray | None = None    # (N, groups) bool, the episode has the objective
 
     def look(self, venv: VectorEnv, playing: np.ndarray) -> None:
-        "Before a step; `playing`, (N,) bool, says which episodes have not ended."
+        "Count before a step; `playing`, (N,) bool, marks the episodes that have not ended."
         there = venv.conditions() @ self._bits
         held = (there[:, None] & self._masks) == self._masks
         if self._had is None:
@@ -164,7 +159,7 @@ class Watch:
         self._ever = held if self._ever is None else self._ever | held
 
     def held(self) -> dict[str, tuple[ConditionRate, ...]]:
-        "What was counted: of each objective its conditions, each alone, each pair, and all together."
+        "Return the rates of each objective's conditions: each alone, each pair, and all together."
         found: dict[str, tuple[ConditionRate, ...]] = {}
         if self._ever is None:
             return found
@@ -174,7 +169,6 @@ class Watch:
             found[name] = (*found.get(name, ()), ConditionRate(group, round(often, 2), round(long, 3)))
         return found
 
-
 # %% ../../nbs/3_agent/13_evaluate.ipynb #d94a2e47
 def evaluate(
     learner: Learner,
@@ -182,9 +176,9 @@ def evaluate(
     runs: int,        # so many runs of venv.num_envs / runs episodes
     seed: int,        # of the sampled actions; the episodes' own seeds are the environment's
     callback: Callable[[int], bool | None] | None = None,  # after each step, with the number of finished episodes
-    watch: Watch | None = None,                            # looks at the game before each step
+    watch: Watch | None = None,                            # counts conditions before each step
 ) -> Evaluation | None:  # None if the callback returned True, which stops it
-    "Play one episode in each sub-environment and keep the results; the learner stays as it was."
+    "Play one episode in each sub-environment and return the results; the learner does not change."
     if runs < 1 or venv.num_envs % runs:
         raise ValueError(f"{venv.num_envs} sub-environments cannot be divided into {runs} equal runs")
     generator = torch.Generator().manual_seed(seed)

@@ -98,11 +98,10 @@ def _played(ctx: RunContext, worlds: Sequence[World], episodes: int, seed: int, 
         learner = ctx.learner if player == "agent" else RandomLearner(
             ctx.preset, venv.single_observation_space, venv.single_action_space, seed)
         found = evaluate(learner, venv, 1, seed, callback=lambda done: ctx.poll())
-    possible = np.ones_like(found.unlocked) if found.possible is None else found.possible
     in_world = [slice(k, None, count) for k in range(count)]              # sub-environment i plays worlds[i % count]
     return {"returns": [float(found.returns[these].mean()) for these in in_world],
             "lengths": [float(found.lengths[these].mean()) for these in in_world],
-            "success": [rates_there(found.unlocked[these], possible[these], run.simulator.objectives)
+            "success": [rates_there(found.unlocked[these], found.possible[these], run.simulator.objectives)
                         for these in in_world], "steps": int(found.lengths.sum())}
 
 # %% ../../nbs/5_cycle/07_ask.ipynb #5af50aac

@@ -307,10 +307,9 @@ def _corrected(value: float, found: np.ndarray, level: float = 0.95) -> Measured
 # %% ../../nbs/6_results/01_results.ipynb #5c1d0e03
 def _score_over_episodes(run: RunFolder, found: Evaluation) -> Measured:
     "The score of a measurement."
-    possible = np.ones_like(found.unlocked) if found.possible is None else found.possible
 
     def score(rows: np.ndarray) -> float:
-        rates = success_rates(found.unlocked[rows], possible[rows], run.simulator.objectives)
+        rates = success_rates(found.unlocked[rows], found.possible[rows], run.simulator.objectives)
         return float(run.simulator.score(rates))
 
     return over_episodes(score, len(found.returns))
@@ -351,9 +350,8 @@ def measured_rates(run: RunFolder) -> tuple[Measurement, ...]:
     for cycle, count in rollouts(run).items():
         at[cycle] = done = done + count * run.settings.agent_preset.batch
     for cycle, one in run.evaluations().items():
-        possible = np.ones_like(one.unlocked) if one.possible is None else one.possible
         rates = {name: _rate(int(k), int(of)) for name, k, of in
-                 zip(run.simulator.objectives, one.unlocked.sum(0), possible.sum(0), strict=True)}
+                 zip(run.simulator.objectives, one.unlocked.sum(0), one.possible.sum(0), strict=True)}
         reward = Estimate(*_return_over_episodes(one), len(one.returns))
         found.append(Measurement(cycle, at[cycle], score[cycle], reward, rates))
     return tuple(found)
