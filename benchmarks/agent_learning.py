@@ -23,7 +23,7 @@ from envgen_nb.agent.presets import Preset, get_preset
 from envgen_nb.agent.train import train
 from envgen_nb.game.files import write_json
 from envgen_nb.game.simulator import get_simulator, make_vec
-from envgen_nb.results import wilson_interval
+from envgen_nb.results.statistics import wilson_interval
 
 HEADLINES = ("collect_wood", "place_table", "eat_cow")
 EVALUATION_SEED = 1_000_000     # base seed of the evaluation's episodes: far from those of training

@@ -37,7 +37,7 @@ from envgen_nb.agent.threads import keep_memory
 from envgen_nb.game.episodes import Episodes
 from envgen_nb.game.files import append_jsonl, read_jsonl
 from envgen_nb.game.simulator import get_simulator
-from envgen_nb.results import mean
+from envgen_nb.results.statistics import mean
 
 RESULTS = Path(__file__).with_suffix(".jsonl")
 

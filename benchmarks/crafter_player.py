@@ -19,7 +19,7 @@ from envgen_nb.agent.learner import ScriptedLearner
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.game.files import write_json
 from envgen_nb.game.simulator import get_simulator
-from envgen_nb.results import wilson_interval
+from envgen_nb.results.statistics import wilson_interval
 
 SEED = 2_000_000          # of the base seeds of the episodes
 AT_ONCE = 100             # games side by side; the player by rules remembers a map of each

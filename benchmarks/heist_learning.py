@@ -21,7 +21,7 @@ from envgen_nb.agent.threads import keep_memory
 from envgen_nb.agent.train import Report, num_rollouts, train
 from envgen_nb.game.files import machine, write_json
 from envgen_nb.game.simulator import make_vec
-from envgen_nb.results import wilson_interval
+from envgen_nb.results.statistics import wilson_interval
 from envgen_nb.simulators.heist.world import HeistWorld
 
 WORLD, LENGTH, EPISODES = HeistWorld(maze_size=3, locks=0), 50, 300

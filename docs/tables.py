@@ -16,9 +16,10 @@ from envgen_nb.designer.prompt import PLACEHOLDERS
 from envgen_nb.experiment.file import own_experiments, read_experiment
 from envgen_nb.experiment.folder import ExperimentFolder
 from envgen_nb.game.files import read_jsonl
-from envgen_nb.results import PERCENT, Estimate, limits_of, mean, paired
+from envgen_nb.results import limits_of
 from envgen_nb.results.charts import COLOURS, Panel, sheet
 from envgen_nb.results.figures import percents_moved
+from envgen_nb.results.statistics import PERCENT, Estimate, mean, paired
 from envgen_nb.studio.experiment_view import gain_curves, plus_minus, setting_curves
 
 ROOT = Path(__file__).parent.parent

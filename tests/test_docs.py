@@ -111,7 +111,7 @@ def test_in_a_browser(site, tmp_path):
             errors = []
             page.on("pageerror", lambda error, found=errors: found.append(error))
             for name in ("index", "guides/results_worlds", "notebooks/3_agent/04_ppo", "reference/curriculum",
-                         "notebooks/6_results/04_figures"):
+                         "notebooks/6_results/05_figures"):
                 page.goto((site / f"{name}.html").as_uri())
                 assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), name
                 page.wait_for_timeout(500)

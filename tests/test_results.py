@@ -16,21 +16,16 @@ from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.events import Training
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.results import (
+from envgen_nb.results import edges, measure, scores, summary, training_episodes, training_score
+from envgen_nb.results.statistics import (
     MIN_SEEDS,
     Estimate,
     area_under_curve,
-    edges,
     improvement,
     iqm,
     mean,
-    measure,
     paired,
-    scores,
     steps_to,
-    summary,
-    training_episodes,
-    training_score,
     wilson_interval,
 )
 from envgen_nb.studio.experiment_view import plus_minus

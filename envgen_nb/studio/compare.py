@@ -29,7 +29,8 @@ from ..cycle.folder import RunFolder, RunFolderError
 from ..cycle.runs import Labels, display_name, list_runs, read_labels, runs_folder
 from ..designer.reply import strip_markdown
 from ..experiment.folder import ExperimentFolder
-from ..results import kept_summary, mean, over_seeds, paired
+from ..results import kept_summary
+from ..results.statistics import mean, over_seeds, paired
 from ..results.charts import COLOURS, Drawing, Series, curves
 from ..results.figures import BEFORE_EDIT
 from ..results.page import fold, note, table

@@ -24,7 +24,8 @@ from ..experiment.places import make_place
 from ..experiment.schedule import forecast, run_experiment
 from ..game.files import write_text
 from ..game.words import counted
-from ..results import MIN_SEEDS, PERCENT, Estimate, improvement, iqm, limits_of, mean, over_seeds, paired
+from ..results import limits_of
+from ..results.statistics import MIN_SEEDS, PERCENT, Estimate, improvement, iqm, mean, over_seeds, paired
 from ..results.charts import COLOURS, Drawing, Series, curves, grid, points
 from ..results.page import fold, note, table
 from ..results.progress import duration

@@ -23,7 +23,8 @@ import numpy as np
 from ..cycle.folder import RunFolder
 from ..cycle.runs import Labels, different, display_name, label_run, list_runs, put_away, read_labels
 from ..cycle.settings import RunSettings
-from ..results import Estimate, Measurement, Point, measured_rates
+from ..results import Measurement, Point, measured_rates
+from ..results.statistics import Estimate
 from ..results.charts import KEY, Line, Small, multiples
 from ..results.figures import changes, missing_html, of_episodes, played
 from ..results.page import fold, note, table
