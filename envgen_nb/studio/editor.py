@@ -185,6 +185,25 @@ class Editor(HasTraits):
         "Return all templates; `ValueError` lists what is wrong with them."
         return Templates("studio", **self.texts())
 
+    def limits(self) -> dict[str, int | None]:
+        "Return what the run may ask, as its settings have it."
+        return {"max_reasks": self.max_reasks, "max_calls": self.max_calls or None,
+                "max_tokens": self.max_tokens or None}
+
+    def set_option(self, name: str, value: str) -> None:
+        "Set an option of the designer, as it was typed; `ValueError` if it takes no such value."
+        self.options = {**self.options, name: value.strip()}
+        if value.strip():
+            self.options = {**self.options, name: read_option(self.designer, name, value.strip())}
+
+    def foreign(self) -> bool:
+        "True if the texts were written for another game."
+        return self.written_for not in ("", self.simulator)
+
+    def difference(self) -> str:
+        "Return how the template that is shown differs from the kit's own."
+        return text_difference(getattr(load_templates(), self.kind), self.text)
+
     @observe("simulator", "vocabulary", "num_worlds", "kind", "first", "update", "facts", "beginning")
     def _work_out(self, _: object = None) -> None:
         "Follow every change."
@@ -223,32 +242,6 @@ class Editor(HasTraits):
             self.written_for = self.simulator
 
 # %% ../../nbs/8_studio/03_editor.ipynb #5a6e69a8
-@patch
-def limits(self: Editor) -> dict[str, int | None]:
-    "Return what the run may ask, as its settings have it."
-    return {"max_reasks": self.max_reasks, "max_calls": self.max_calls or None, "max_tokens": self.max_tokens or None}
-
-
-@patch
-def set_option(self: Editor, name: str, value: str) -> None:
-    "Set an option of the designer, as it was typed; `ValueError` if it takes no such value."
-    self.options = {**self.options, name: value.strip()}
-    if value.strip():
-        self.options = {**self.options, name: read_option(self.designer, name, value.strip())}
-
-
-@patch
-def foreign(self: Editor) -> bool:
-    "True if the texts were written for another game."
-    return self.written_for not in ("", self.simulator)
-
-
-@patch
-def difference(self: Editor) -> str:
-    "Return how the template that is shown differs from the kit's own."
-    return text_difference(getattr(load_templates(), self.kind), self.text)
-
-
 @patch
 def put(
     self: Editor,

@@ -26,7 +26,7 @@ from ..designer.lenient import Reader
 from ..designer.reply import Design, origin, strip_markdown
 from ..results.figures import BEFORE_EDIT
 from envgen_nb.studio.elements import (
-    STYLE, bind, button, column, error_view, field, framed, number_field, row,
+    STYLE, bind, button, column, error_view, field, framed, number_field, render, row,
 )
 from ..agent.clips import animate, record
 from .play import Keys, Play, Reveal, png
@@ -89,46 +89,36 @@ class Worlds(HasTraits):
         self._past.append(designs)
         self.designs = designs
 
-# %% ../../nbs/8_studio/10_worlds.ipynb #3fa4dd7b
-@patch
-def may_change(self: Worlds) -> bool:
-    "Return `editable`; if it is False, `error` says so."
-    self.error = "" if self.editable else "These worlds have been trained in, so they stay as they are."
-    return self.editable
+    def may_change(self) -> bool:
+        "Return `editable`; if it is False, `error` says so."
+        self.error = "" if self.editable else "These worlds have been trained in, so they stay as they are."
+        return self.editable
 
+    def drop(self, index: int) -> None:
+        "Take a world out; the last one stays."
+        if self.may_change() and len(self.designs) == 1:
+            self.error = "This is the only world left: duplicate it first, then drop one of the two."
+        elif self.editable:
+            self._put(*self.designs[:index], *self.designs[index + 1:])
 
-@patch
-def drop(self: Worlds, index: int) -> None:
-    "Take a world out; the last one stays."
-    if self.may_change() and len(self.designs) == 1:
-        self.error = "This is the only world left: duplicate it first, then drop one of the two."
-    elif self.editable:
-        self._put(*self.designs[:index], *self.designs[index + 1:])
+    def duplicate(self, index: int) -> None:
+        "Put a copy of a world beside it."
+        if self.may_change():
+            self._put(*self.designs[:index + 1], *self.designs[index:])
 
+    def move(self, index: int, by: int) -> None:
+        "Move a world so many places on, at most to the end of the row."
+        to = min(max(index + by, 0), len(self.designs) - 1)
+        if self.may_change() and to != index:
+            designs = list(self.designs)
+            designs.insert(to, designs.pop(index))
+            self._put(*designs)
 
-@patch
-def duplicate(self: Worlds, index: int) -> None:
-    "Put a copy of a world beside it."
-    if self.may_change():
-        self._put(*self.designs[:index + 1], *self.designs[index:])
-
-
-@patch
-def move(self: Worlds, index: int, by: int) -> None:
-    "Move a world so many places on, at most to the end of the row."
-    to = min(max(index + by, 0), len(self.designs) - 1)
-    if self.may_change() and to != index:
-        designs = list(self.designs)
-        designs.insert(to, designs.pop(index))
-        self._put(*designs)
-
-
-@patch
-def undo(self: Worlds) -> None:
-    "Take the last change back."
-    if self.may_change() and self.can_undo:
-        self._past.pop()
-        self.designs = self._past[-1]
+    def undo(self) -> None:
+        "Take the last change back."
+        if self.may_change() and self.can_undo:
+            self._past.pop()
+            self.designs = self._past[-1]
 
 # %% ../../nbs/8_studio/10_worlds.ipynb #8ea276bb
 @patch
@@ -166,33 +156,11 @@ def picture_html(data: bytes, words: str, kind: str = "png") -> str:
             f'width="{width}" height="{height}" style="width:100%;height:auto;border-radius:3px">')
 
 
-def _list_html(title: str, lines: list[str], otherwise: str) -> str:
-    "Return a title with lines under it."
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-    body = f'<ul style="margin:0;padding-left:1.2em">{items}</ul>' if lines else html.escape(otherwise)
-    return f"<div><b>{html.escape(title)}</b> {body}</div>"
-
-
 def purpose_html(state: Worlds, index: int) -> str:
     "Return what a world is for, marked if that was written before a person edited it."
     design = state.designs[index]
     edited = bool(state.given) and origin(design, state.given) == "edited"
     return f"<i>{BEFORE_EDIT}</i>\n" * edited + html.escape(strip_markdown(design.purpose))
-
-# %% ../../nbs/8_studio/10_worlds.ipynb #b152dbc5
-_DISTANCE = "distance to "
-
-
-def _nearest(described: Mapping[str, float | None], seed: int) -> str:
-    "Return the distances from the start, the nearest thing first, and what there is none of."
-    far = {name.removeprefix(_DISTANCE): value for name, value in described.items() if name.startswith(_DISTANCE)}
-    there = sorted((value, name) for name, value in far.items() if value is not None)
-    none = [name for name, value in far.items() if value is None]
-    if not far:
-        return ""
-    lacks = f"<div><b>None here:</b> {html.escape(', '.join(none))}</div>" if none else ""
-    near = html.escape(", ".join(f"{name} {value:g}" for value, name in there))
-    return f"<div><b>Steps to the nearest</b> (seed {seed}): {near}</div>{lacks}"
 
 # %% ../../nbs/8_studio/10_worlds.ipynb #a330c138
 def pictures_html(state: Worlds, index: int) -> str:
@@ -218,21 +186,17 @@ def legend_html(simulator: Simulator) -> str:
 # %% ../../nbs/8_studio/10_worlds.ipynb #e5156064
 def text_html(state: Worlds, index: int) -> str:
     "Return the distances in a world, its settings, those without effect, what changed, its counts."
-    world = state.designs[index].world
-    described = state.describe(world, state.seed)
-    parts = [_nearest(described, state.seed),
-             _list_html("Settings:", settings_in_words(world), "all as in the game.")]
-    if warnings := state.simulator.warnings(world):
-        lines = [f"{one.field.rpartition('.')[2].replace('_', ' ')}: {one.message}" for one in warnings]
-        parts.append(f'<div class="envgen-warning">{_list_html("⚠ Note:", lines, "")}</div>')
-    if state.previous:
-        old = state.previous[index:index + 1]
-        parts.append(_list_html("Changed since the last cycle:", differences(old[0], world), "nothing.") if old
-                     else "<div><b>New</b> in this cycle.</div>")
-    counts = [f"{name}: {value:g}" for name, value in described.items() if value and not name.startswith(_DISTANCE)]
-    parts.append(f'<details><summary>Counts at the start (seed {state.seed})</summary>'
-                 f'<div style="columns:130px">{"<br>".join(map(html.escape, counts))}</div></details>')
-    return f'<div style="line-height:1.4">{"".join(parts)}</div>'
+    world, distance = state.designs[index].world, "distance to "
+    described, old = state.describe(world, state.seed), state.previous[index:index + 1]
+    far = {name.removeprefix(distance): value for name, value in described.items() if name.startswith(distance)}
+    return render(
+        "world.html", seed=state.seed, settings=settings_in_words(world),
+        far=[(value, name) for name, value in far.items() if value is not None],
+        lacks=[name for name, value in far.items() if value is None],
+        warnings=[f"{one.field.rpartition('.')[2].replace('_', ' ')}: {one.message}"
+                  for one in state.simulator.warnings(world)],
+        is_new=bool(state.previous) and not old, changed=differences(old[0], world) if old else None,
+        counts=[f"{name}: {value:g}" for name, value in described.items() if value and not name.startswith(distance)])
 
 # %% ../../nbs/8_studio/10_worlds.ipynb #3430c644
 _COLUMNS = "repeat(auto-fill, minmax(min(100%, 320px), 1fr))"       # as many as there is room for, all equally wide
@@ -240,12 +204,9 @@ _COLUMNS = "repeat(auto-fill, minmax(min(100%, 320px), 1fr))"       # as many as
 
 def gallery_html(state: Worlds) -> str:
     "Return the whole gallery as a page that needs no kernel."
-    cards = []
-    for index, design in enumerate(state.designs):
-        picture = picture_html(state.draw(design.world, state.seed, state.path), f"World {index + 1}: {design.world}")
-        purpose = f'<div style="white-space:pre-wrap">{purpose_html(state, index)}</div>'
-        cards.append(f'<div><b>World {index + 1}</b>{picture}{purpose}{text_html(state, index)}</div>')
-    return f'<div style="display:grid;grid-template-columns:{_COLUMNS};gap:16px">{"".join(cards)}</div>'
+    return render("gallery.html", columns=_COLUMNS, cards=[
+        (picture_html(state.draw(design.world, state.seed, state.path), f"World {index + 1}: {design.world}"),
+         purpose_html(state, index), text_html(state, index)) for index, design in enumerate(state.designs)])
 
 # %% ../../nbs/8_studio/10_worlds.ipynb #a4f78659
 _Inputs = tuple[list[widgets.Widget], Callable[[Any], str | None], Callable[[], Any]]    # inputs, put, taken
