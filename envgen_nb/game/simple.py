@@ -6,8 +6,9 @@
 __all__ = ['Game', 'SimpleVectorEnv', 'SimpleSimulator']
 
 # %% ../../nbs/1_game/07_simple.ipynb #bf707655
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar
 
 import numpy as np
@@ -69,7 +70,9 @@ class SimpleVectorEnv(EpisodeVectorEnv):
         seed: int | Sequence[int],
         obs: str,
         length: int | None | Sequence[int | None],
-        episodes: int | None,                                            # per sub-environment; None: no end
+        episodes: int | None,              # per sub-environment; None: no end
+        num_threads: int | None = None,    # ignored: the copies play one after the other
+        copy: bool = True,                 # ignored: each step has new arrays
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,   # or NEXT_STEP
     ):
         if obs not in simulator.spaces:
@@ -210,21 +213,10 @@ class SimpleSimulator(Simulator):
         if "spaces" in vars(cls):
             cls.observations = tuple(cls.spaces)
 
-    def make_vec(
-        self,
-        worlds: Sequence[World | None] = (None,),
-        num_envs: int = 8,
-        seed: int | Sequence[int] = 0,
-        obs: str = "",                     # "": the first kind
-        length: int | None | Sequence[int | None] = None,
-        episodes: int | None = None,
-        num_threads: int | None = None,    # the copies play one after the other
-        copy: bool = True,                 # each step has arrays of its own
-        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,   # or NEXT_STEP
-    ) -> SimpleVectorEnv:
-        "Many copies of the game: `Simulator.make_vec`."
-        return SimpleVectorEnv(self, worlds, num_envs, seed, obs or self.observations[0], length, episodes,
-                               autoreset_mode)
+    @property
+    def vector_env(self) -> Callable[..., SimpleVectorEnv]:
+        "The class of vector environments, for this simulator."
+        return functools.partial(SimpleVectorEnv, self)
 
     def cut(self, world: World) -> tuple[int | None, str | None]:
         "Return the steps and the objective at which a world cuts its episodes; None: it sets none."

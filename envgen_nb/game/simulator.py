@@ -6,6 +6,7 @@
 __all__ = ['vocabularies', 'games', 'Player', 'Things', 'Simulator', 'get_simulator', 'make_vec']
 
 # %% ../../nbs/1_game/04_simulator.ipynb #f10c868c
+import inspect
 import io
 import types
 from abc import ABC, abstractmethod
@@ -60,6 +61,7 @@ class Simulator(ABC):
     keys: ClassVar[Mapping[str, str]]                  # action → key with which a person plays it: "ArrowUp", " ", "t"
     vocabularies: ClassVar[Mapping[str, type[World]]]  # name → class of worlds; the first is the default
     observations: ClassVar[tuple[str, ...]]            # kinds of observation: "pixels", "symbols"
+    vector_env: ClassVar[Callable[..., VectorEnv]]     # called by `make_vec` with its arguments, in their order
     autoreset_modes: ClassVar[tuple[AutoresetMode, ...]] = (AutoresetMode.SAME_STEP,)   # what `make_vec` can be given
     defaults: ClassVar[Mapping[str, Any]] = _NONE   # settings of a run that suit this game
     deaths: ClassVar[tuple[str, ...]] = ()             # names of what ends an episode early; 1 is the first of them
@@ -95,20 +97,24 @@ class Simulator(ABC):
         added = [name.partition(".") for name in vocabularies.names() if not is_target(name)]
         return (*self.vocabularies, *(name for game, _, name in added if game == self.name))
 
-    @abstractmethod
     def make_vec(
         self,
         worlds: Sequence[World | None] = (None,),  # sub-environment i begins in [i % len(worlds)]; None: the original
         num_envs: int = 8,                         # sub-environments stepped together
         seed: int | Sequence[int] = 0,             # one seed for all, or the base seed of each
-        obs: str = "pixels",                       # one of `observations`
+        obs: str = "",                             # one of `observations`; "": the first
         length: int | None | Sequence[int | None] = None,  # step limit, for all or each world; None: the game's own
         episodes: int | None = None,               # episodes per sub-environment; None: no end
         num_threads: int | None = None,            # threads to play with, which change nothing but the speed
         copy: bool = True,                         # return new arrays; False: they are valid until the next call
         **options: Any,                            # the game's own, e.g. an engine; unknown ones are refused
     ) -> VectorEnv:
-        "Many copies of the game, stepped together, by the contract above; it can `add_worlds` and `assign` them."
+        "Make many copies of the game, stepped together, by the contract above: a `vector_env`."
+        known = list(inspect.signature(self.vector_env).parameters)[4:]
+        if unknown := sorted(set(options) - set(known)):
+            raise TypeError(f"{self.name} has no option {', '.join(unknown)}; it has: {', '.join(known)}")
+        return self.vector_env(worlds, num_envs, seed, obs or self.observations[0], length, episodes, num_threads, copy,
+                               **options)
 
     def training_options(self, vocabulary: str = "default") -> dict[str, Any]:
         "Options of its own with which the kit trains in worlds of a vocabulary."

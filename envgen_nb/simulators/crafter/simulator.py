@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv
 
 from .spaces import OBSERVATIONS, check_settings
 from .fast.dynamics import CONDITIONS, DEATHS, NEEDS
@@ -310,6 +309,7 @@ class Crafter(Simulator):
     keys = MappingProxyType(_KEYS)
     vocabularies = MappingProxyType({"paper": CrafterWorld, "extended": ExtendedCrafterWorld})
     observations = OBSERVATIONS
+    vector_env = CrafterVectorEnv
     autoreset_modes = AUTORESET_MODES
     deaths = DEATHS
     conditions = CONDITIONS
@@ -318,16 +318,6 @@ class Crafter(Simulator):
     practice_settings = MappingProxyType(_PRACTICE)
     costs = MappingProxyType({f"{how}_{name}": MappingProxyType(rule["uses"])
                               for how in ("place", "make") for name, rule in getattr(constants, how).items()})
-
-    def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,
-                 obs: str = "pixels", length: int | None | Sequence[int | None] = None, episodes: int | None = None,
-                 num_threads: int | None = None, copy: bool = True, **options: Any) -> VectorEnv:
-        "Many games stepped together. Its own options: autoreset_mode, engine, noise, moments (see `CrafterVectorEnv`)."
-        unknown = sorted(set(options) - {"autoreset_mode", "engine", "noise", "moments"})
-        if unknown:
-            raise TypeError(f"crafter has no option {', '.join(unknown)}; it has: length, episodes, num_threads, copy, "
-                            "autoreset_mode, engine, noise, moments")
-        return CrafterVectorEnv(worlds, num_envs, seed, obs, length, episodes, num_threads, copy, **options)
 
     def training_options(self, vocabulary: str = "default") -> dict[str, Any]:
         "Where worlds can start from moments of the original game, these are kept."
