@@ -6,12 +6,9 @@
 __all__ = ['Heist']
 
 # %% ../../../nbs/9_simulators/heist/06_simulator.ipynb #e68d1c6e
-from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv
 from PIL import Image, ImageDraw
 
 from .game import check_installed
@@ -96,6 +93,7 @@ class Heist(Simulator):
     keys = MappingProxyType({name: f"Arrow{name.capitalize()}" for name in ("left", "right", "up", "down")})
     vocabularies = MappingProxyType({"default": HeistWorld, "hard": HardHeistWorld})
     observations = ("pixels",)
+    vector_env = HeistVectorEnv
     autoreset_modes = AUTORESET_MODES
     defaults = MappingProxyType({"preset": "laptop", "world_length": 500})    # the game's own episodes: 1,000 steps
     conditions = CONDITIONS
@@ -103,16 +101,6 @@ class Heist(Simulator):
     requires = MappingProxyType(_REQUIRES)
     practice_settings = MappingProxyType(_PRACTICE)
     shows_path = True
-
-    def make_vec(self, worlds: Sequence[World | None] = (None,), num_envs: int = 8, seed: int | Sequence[int] = 0,
-                 obs: str = "pixels", length: int | None | Sequence[int | None] = None, episodes: int | None = None,
-                 num_threads: int | None = None, copy: bool = True, **options: Any) -> VectorEnv:
-        "Many games stepped together. Options of its own: autoreset_mode, mode (that of the worlds)."
-        unknown = sorted(set(options) - {"autoreset_mode", "mode"})
-        if unknown:
-            raise TypeError(f"heist has no option {', '.join(unknown)}; it has: length, episodes, num_threads, copy, "
-                            "autoreset_mode, mode")
-        return HeistVectorEnv(worlds, num_envs, seed, obs, length, episodes, num_threads, copy, **options)
 
     def preview(self, world: World | None = None, seed: int = 0, path: bool = False) -> np.ndarray:
         "A picture (512, 512, 3) uint8 of the start of a seed's first episode; on request with the shortest solution."
