@@ -12,12 +12,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import plotly.graph_objects as go
+
 from envgen_nb.designer.prompt import PLACEHOLDERS
 from envgen_nb.experiment.file import own_experiments, read_experiment
 from envgen_nb.experiment.folder import ExperimentFolder
 from envgen_nb.game.files import read_jsonl
 from envgen_nb.results import limits_of
-from envgen_nb.results.charts import COLOURS, Panel, sheet
+from envgen_nb.results.charts import COLOURS, alone, chart, svg
 from envgen_nb.results.figures import percents_moved
 from envgen_nb.results.statistics import PERCENT, Estimate, mean, paired
 from envgen_nb.studio.experiment_view import gain_curves, plus_minus, setting_curves
@@ -458,33 +460,23 @@ def quoted(page: Path, text: str) -> str:
     return text
 
 
-def alone(drawing: str) -> str:
-    "A drawing as a file of its own, dark on white."
-    return drawing.replace("<style>", "<style>svg{color:#222;background:#fff}", 1)
-
-
 def next_goal() -> str:
-    "How often a linear probe predicts which achievement comes next, from the features of each agent."
+    "How often a linear probe finds which achievement comes next, from the features of each agent."
     agents = read_jsonl(BENCHMARKS / "next_goal_probe.jsonl")
     goals = [goal for goal in agents[0]["by_goal"]
              if all(agent["by_goal"].get(goal, [0])[0] >= 50 for agent in agents)]
     goals.sort(key=lambda goal: -agents[0]["by_goal"][goal][1])
-    rows, left = ["all of them", *goals], 150
-    panel = Panel(left, 36 + 20 * len(agents), 560, 26 * len(rows), (0, 100), (len(rows), 0))
-    made = panel.frame("", "% of steps predicted", (6, 0), labels=False)
-    for i, name in enumerate(rows):
-        made += f'<text x="{left - 12}" y="{panel.at(0, i + 0.5)[1] + 5:.1f}" text-anchor="end">{name}</text>'
-    for k, (agent, colour) in enumerate(zip(agents, COLOURS, strict=False)):
-        text = f"{agent['learner']}, {_said(agent['changes'])}"
-        made += (f'<circle cx="{left}" cy="{16 + 20 * k}" r="5" fill="{colour}"/>'
-                 f'<text x="{left + 12}" y="{21 + 20 * k}">{text}</text>')
-        for i, value in enumerate([agent["right"], *(agent["by_goal"][goal][1] for goal in goals)]):
-            x, y = panel.at(value, i + 0.5)
-            made += (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}">'
-                     f"<title>{text}: {rows[i]} {value:.1f}%</title></circle>")
-        x, y = panel.at(agent["constant"], 0.5)
-        made += f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="none" stroke="{colour}"/>'
-    return sheet(left + 600, panel.top + panel.height + 46, "How often the next achievement is predicted", made)
+    rows, traces = ["all of them", *goals], []
+    for agent, colour in zip(agents, COLOURS, strict=False):
+        name = f"{agent['learner']}, {_said(agent['changes'])}"
+        right = [agent["right"], *(agent["by_goal"][goal][1] for goal in goals)]
+        traces.append(go.Scatter(x=right, y=rows, name=name, mode="markers", marker={"size": 10, "color": colour},
+                                 text=[f"{name}: {row} {value:.1f}%" for row, value in zip(rows, right, strict=True)]))
+        traces.append(go.Scatter(x=[agent["constant"]], y=rows[:1], legendgroup=name, showlegend=False, mode="markers",
+                                 marker={"size": 9, "color": colour, "symbol": "circle-open"}))
+    figure = chart(traces, x_title="% of steps found rightly", height=80 + 26 * len(rows), above=True)
+    figure.update_xaxes(range=[0, 100]).update_yaxes(categoryarray=rows[::-1])
+    return svg(figure, width=960, title="How often the next achievement is found")
 
 
 def figures() -> dict[Path, str]:

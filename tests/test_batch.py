@@ -192,7 +192,8 @@ def test_each_prompt_is_a_row(run):
     assert [row.cycle for row in rows] == ["cycle-1", "cycle-2"] and rows[0].prompt == ""        # the kit's own
     assert rows[1].prompt == run.text("cycle-2", "prompt.md") and all(row.score for row in rows)
     first, second = (run.evaluation(f"cycle-{k}").feedback(run.simulator.objectives) for k in (0, 1))
-    assert all((old, new) == (first[name][0], second[name][0]) for name, old, new in rows[0].moved)
+    assert all((one.before.value, one.after.value) == (first[one.objective][0], second[one.objective][0])
+               for one in rows[0].moved)
     assert templates_of(run, "cycle-2") == load_templates(run.path / "templates")
 
 

@@ -25,7 +25,7 @@ from envgen_nb.designer.reply import Design
 from envgen_nb.designer.rules import Rules
 from envgen_nb.experiment.batch import read_parameters
 from envgen_nb.game.simulator import get_simulator
-from envgen_nb.results.archive import told_html, tried_html
+from envgen_nb.results.archive import context_html, tried_html
 from envgen_nb.results.figures import missing_html
 from envgen_nb.results.report import write_report
 from envgen_nb.simulators.crafter.fast.dynamics import DEATHS
@@ -473,7 +473,7 @@ def test_everything_together_stopped_and_resumed_is_the_same(tmp_path, monkeypat
     assert "tried out in 2 episodes each" in tried_html(run, "cycle-2")
     told = conversation_html(run, "cycle-2")
     assert "are expected" not in told and "Bottleneck, says the designer" in told and "in the archive" in told
-    assert "and what was missing in them" in told_html(run, "cycle-2")
+    assert "and what was missing in them" in context_html(run, "cycle-2")
     same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))
 
 

@@ -13,7 +13,7 @@ from envgen_nb.cycle.settings import NAMING, SettingsError, changed_settings, ma
 from envgen_nb.designer.base import designers
 from envgen_nb.extras.cli import main
 from envgen_nb.game.simulator import games
-from envgen_nb.results.figures import success_html
+from envgen_nb.results.figures import success_figure
 from envgen_nb.studio.studio import Studio
 
 TESTS = Path(__file__).parent
@@ -202,7 +202,7 @@ def test_a_run_of_an_unknown_designer_is_read_and_not_imported(site, tmp_path, m
     info["settings"] |= {"designer": "orchard_kit:Gardener", "designer_options": {"purpose": "to be seen"}}
     (run.path / "run.json").write_text(json.dumps(info))
     run = RunFolder(run.path)
-    assert success_html(run) and run.check() and not run.finished()
+    assert success_figure(run).layout.title.text and run.check() and not run.finished()
     studio = Studio(run)
     assert studio.editor.designer == "orchard_kit:Gardener" and studio.session.error == ""
     studio.editor.first += "\nBe brief."

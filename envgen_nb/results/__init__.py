@@ -50,9 +50,9 @@ def _records(run: RunFolder) -> list[dict[str, Any]]:
     return [record for cycle in run.cycles for record in run.metrics(cycle)]
 
 
-def _original(run: RunFolder, records: Sequence[dict[str, Any]]) -> tuple[np.ndarray, Episodes]:
-    "Return the training episodes in the original game, and the step at which each was recorded."
-    parts = [run.episodes(record, "original") for record in records]
+def _ended(run: RunFolder, records: Sequence[dict[str, Any]], phase: str = "original") -> tuple[np.ndarray, Episodes]:
+    "Return the training episodes in a phase, and the step at which each was recorded."
+    parts = [run.episodes(record, phase) for record in records]
     steps = [np.full(len(part), record["step"]) for part, record in zip(parts, records, strict=True)]
     return np.concatenate([np.zeros(0, int), *steps]), Episodes.join(parts)
 
@@ -62,7 +62,7 @@ def training_episodes(
     until: int | None = None,   # environment steps; None: to the end
 ) -> Episodes:
     "Return the training episodes in the original game, those that were cut among them."
-    return _original(run, [record for record in _records(run) if until is None or record["step"] <= until])[1]
+    return _ended(run, [record for record in _records(run) if until is None or record["step"] <= until])[1]
 
 
 def _score_of(run: RunFolder, episodes: Episodes) -> float | None:
@@ -145,9 +145,10 @@ def _binned(steps: np.ndarray, episodes: Episodes, edges: np.ndarray) -> list[np
 def binned_returns(
     run: RunFolder,
     edges: np.ndarray,          # (B + 1,) steps at which stretches begin and end
+    phase: str = "original",    # where they were played; "worlds": in designed worlds
 ) -> list[np.ndarray]:          # B arrays of returns
-    "The returns of the training episodes that ended in the original game, by the step at which they were told."
-    return _binned(*_original(run, _records(run)), edges)
+    "The returns of the training episodes that ended in each stretch, by the step at which they were recorded."
+    return _binned(*_ended(run, _records(run), phase), edges)
 
 # %% ../../nbs/6_results/02_results.ipynb #c76742e0
 class Point(NamedTuple):
@@ -211,7 +212,7 @@ def summary(
     training, the learning curve in at most 40 stretches, what it cost, and on what it was made."""
     found, records, at = run.evaluations(), _records(run), steps_before(run)
     rates = [evaluation.feedback(run.simulator.objectives) for evaluation in found.values()]
-    steps, episodes = _original(run, records)
+    steps, episodes = _ended(run, records)
     marks = _stretches(records[-1]["step"] if records else 0, run.settings.agent_preset.batch, 40)
     binned, (score,) = _binned(steps, episodes, marks), _rounded([_score_of(run, episodes)])
     return {"simulator": run.settings.simulator, "settings": run.settings.model_dump(mode="json"),

@@ -19,7 +19,7 @@ from ..cycle.folder import RunFolder
 from ..designer.base import Usage
 from ..designer.reply import annotated
 from ..game.world import printable
-from ..results.archive import archive_html, bottleneck_html, told_html, tried_html
+from ..results.archive import archive_html, bottleneck_html, context_html, tried_html
 from ..results.page import fold, note, quote, table
 from envgen_nb.studio.elements import (
     CopyButton, bind, button, column, columns, field, framed, heading, html_view, listen, render, row, show_if,
@@ -50,7 +50,7 @@ def conversation_html(
     prompt, accepted, edited = (run.text(place, name) for name in (run.PROMPT, run.REPLY, run.EDITED))
     if prompt is None:
         return note("The designer has not been asked in this cycle yet.", "envgen-quiet")
-    blocks = [told_html(run, cycle), fold(f"You: the prompt ({counted(len(prompt), 'character')})", quote(prompt))]
+    blocks = [context_html(run, cycle), fold(f"You: the prompt ({counted(len(prompt), 'character')})", quote(prompt))]
     refused = run.rejected(place)
     for number, text in enumerate(refused, start=1):
         complaints = (run.text(place, run.COMPLAINTS.format(number)) or "").strip()

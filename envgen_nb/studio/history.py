@@ -22,7 +22,8 @@ from envgen_nb.designer.prompt import (
     Templates, check_template, fill, first_prompt, later_template, load_templates, own_words,
     prompt_values,
 )
-from ..results import scores
+from ..results import measured_rates
+from ..results.figures import Change, most_changed
 from ..results.page import fold, note, quote
 from .elements import STYLE, bind, button, column, error_view, listen, row
 from .editor import text_difference
@@ -39,7 +40,7 @@ class Asked:
     against: str                                    # what the prompt is compared with, in words
     prompt: str                                     # how it differs: lines with + and −; "": it does not
     worlds: tuple[str, ...]                         # how its worlds differ from those before, one line each
-    moved: tuple[tuple[str, float, float], ...]     # objective, before, after in %; those that changed most first
+    moved: tuple[Change, ...]                       # the success rates that changed, those that changed most first
     score: tuple[float, float] | None               # before and after in %; None: not measured yet
     cost: Usage                                     # of the calls in this cycle
 
@@ -52,14 +53,6 @@ def _worlds(run: RunFolder, cycle: str, before: str) -> tuple[str, ...]:
         found += [f"world {k + 1}: {line}" for line in lines] or [f"world {k + 1}: as before"]
     return tuple(found) + tuple(f"world {k + 1}: gone" for k in range(len(run.worlds(cycle)), len(old)))
 
-
-def _moved(run: RunFolder, cycle: str, before: str) -> tuple[tuple[str, float, float], ...]:
-    "Which success rates changed, most first."
-    if run.evaluation(cycle) is None or run.evaluation(before) is None:
-        return ()
-    old, new = (run.evaluation(one).feedback(run.simulator.objectives) for one in (before, cycle))
-    pairs = [(name, old[name][0], new[name][0]) for name in run.simulator.objectives if old[name][0] != new[name][0]]
-    return tuple(sorted(pairs, key=lambda one: -abs(one[2] - one[1])))
 
 # %% ../../nbs/8_studio/12_history.ipynb #4cd997a7
 def _prompt(run: RunFolder, cycle: str, before: str) -> tuple[str, str]:
@@ -78,14 +71,15 @@ def asked(
     run: RunFolder,
 ) -> list[Asked]:      # `RunFolderError` if something in the folder is damaged
     "A row for each cycle of which there is a prompt."
-    found, calls, score = [], run.calls(), scores(run)
+    found, calls, measured = [], run.calls(), {one.cycle: one for one in measured_rates(run)}
     for before, cycle in zip(run.cycles, run.cycles[1:], strict=False):
         if run.text(cycle, RunFolder.PROMPT) is None:
             continue
         cost = sum((Usage(**call["usage"]) for call in calls if call["cycle"] == cycle), Usage())
-        pair = (score[before], score[cycle]) if before in score and cycle in score else None
+        pair = [measured[one] for one in (before, cycle) if one in measured]
         found.append(Asked(run.path.name, cycle, *_prompt(run, cycle, before), _worlds(run, cycle, before),
-                           _moved(run, cycle, before), pair, cost))
+                           tuple(most_changed(*pair)) if len(pair) == 2 else (),
+                           (pair[0].score, pair[1].score) if len(pair) == 2 else None, cost))
     return found
 
 # %% ../../nbs/8_studio/12_history.ipynb #65f731d3
@@ -136,7 +130,8 @@ def start_from(
 # %% ../../nbs/8_studio/12_history.ipynb #0c45d310
 def _moves(one: Asked, most: int = 5) -> str:
     "What changed, most first."
-    lines = [f"{name.replace('_', ' ')} {old:.0f}% → {new:.0f}%" for name, old, new in one.moved[:most]]
+    lines = [f"{change.objective.replace('_', ' ')} {change.before.value:.0f}% → {change.after.value:.0f}%"
+             for change in one.moved[:most]]
     more = [f"and {len(one.moved) - most} more"] if len(one.moved) > most else []
     return "<br>".join(map(html.escape, lines + more)) or "–"
 

@@ -26,7 +26,7 @@ from ..cycle.settings import RunSettings
 from ..results import Measurement, Point, measured_rates
 from ..results.statistics import Estimate
 from ..results.charts import KEY, Line, Small, multiples
-from ..results.figures import changes, missing_html, of_episodes, played
+from ..results.figures import changes, missing_html, most_changed, of_episodes, sample_text
 from ..results.page import fold, note, table
 from envgen_nb.studio.elements import (
     bind, button, column, error_view, field, framed, heading, html_view, linked, listen, row, show_if,
@@ -194,11 +194,7 @@ def _reward(points: Sequence[Point], found: Sequence[Measurement], last: int, ba
 
 def movers(found: Sequence[Measurement], most: int = 6) -> list[str]:
     "Return the objectives whose success rates changed at the latest measurement, those that changed most first."
-    if len(found) < 2:
-        return []
-    before, now = (one.rates for one in found[-2:])
-    changed = {name: abs(rate.value - before[name].value) for name, rate in now.items()}
-    return sorted((name for name in changed if changed[name] > 0), key=lambda name: -changed[name])[:most]
+    return [change.objective for change in most_changed(*found[-2:])[:most]] if len(found) > 1 else []
 
 
 def curves_html(
@@ -339,10 +335,9 @@ def objectives_html(
     training: dict[str, Any] | None = None,     # the record of the latest Training event, while there is training
 ) -> str:
     "Every objective's success rate before and after, sorted by what changed, with what the designer aimed at."
-    found, measured = changes(run, since), measured_rates(run)
-    if not found:
+    measured = measured_rates(run)
+    if not measured:
         return note("Nothing has been measured yet.", "envgen-quiet")
-    first, last = measured[max(since, -len(measured))].rates, measured[-1].rates
     cycles = [cycle for cycle in run.cycles if run.purposes(cycle)]
     aims = [aimed_at(run, cycle) for cycle in (cycles if since == 0 else cycles[-1:])]
     named = set().union(*aims) if all(aims) else set()      # some of what was aimed at would look like all of it
@@ -351,12 +346,12 @@ def objectives_html(
     signs = {1.0: "▲", -1.0: "▼", 0.0: "="}
     kinds = {1.0: "better", -1.0: "worse", 0.0: ""}
     rows = ""
-    for c in found:
+    for c in changes(measured[max(since, -len(measured))], measured[-1]):
         sign = float(np.sign(c.gain))
         cells = [f"<td>{'◆ aimed at' * (c.objective in named)}</td>"] * bool(named)
-        cells += [f"<td>{html.escape(c.objective)}{of_episodes(run, c.episodes)}</td>",
-                  f"<td>{_track(first[c.objective], last[c.objective])}</td>",
-                  *(f'<td class="number">{value:.0f}%</td>' for value in (c.before, c.after)),
+        cells += [f"<td>{html.escape(c.objective)}{of_episodes(run, c.after.count)}</td>",
+                  f"<td>{_track(c.before, c.after)}</td>",
+                  *(f'<td class="number">{value:.0f}%</td>' for value in (c.before.value, c.after.value)),
                   f'<td class="number {kinds[sign]}">{c.gain:+d} {signs[sign]}</td>']
         cells += [f'<td class="number">{rates[c.objective]:.0f}%</td>'] if rates else []
         rows += f"<tr>{''.join(cells)}</tr>"
@@ -366,7 +361,7 @@ def objectives_html(
     key = note("Grey: before; blue: now; the bars are 95% intervals over the episodes of a measurement.",
                "envgen-quiet")
     return (f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{key}"
-            f"{note(played(run), 'envgen-quiet')}")
+            f"{note(sample_text(run), 'envgen-quiet')}")
 
 # %% ../../nbs/8_studio/06_step.ipynb #54ae704a
 def measure_view(session: Session) -> widgets.Widget:
