@@ -21,11 +21,11 @@ from typing import Any
 from ..experiment.places import Job, Place, end, start
 from ..game.files import write_text
 
-LOST = 4      # exit status that stands for: nobody knows, its machine is gone
+LOST = 4      # exit status of a run whose machine is gone
 
 # %% ../../nbs/extras/04_clusters.ipynb #ee8452c8
 def _run(job: Job) -> int:
-    "The task: the run's process, and its exit status."
+    "The task: run the process, and return its exit status."
     process = start(Job((sys.executable, *job.command[1:]), job.log, job.name))
     try:
         return process.wait()
@@ -81,14 +81,14 @@ class Ray(Place):
 
 # %% ../../nbs/extras/04_clusters.ipynb #cdaf6da1
 class _Resumable:
-    "What a job of the array does: the run's process; before a time-out it is stopped, and the job is queued again."
+    "A job of the array. Before its time limit the run is stopped, and the job is queued again."
 
     def __init__(self, job: Job):
         self.job, self.process = job, None
 
     def __call__(self) -> None:
         self.process = start(Job((sys.executable, *self.job.command[1:]), self.job.log, self.job.name))
-        while self.process.poll() is None:        # not `wait`: the signal comes in between, and waits for it, too
+        while self.process.poll() is None:        # not `wait`, which would hold the signal's handler up
             time.sleep(0.2)
         write_text(_status(self.job), str(self.process.returncode))
 
@@ -103,25 +103,25 @@ class _Resumable:
 
 # %% ../../nbs/extras/04_clusters.ipynb #39a47786
 def _status(job: Job) -> Path:
-    "The file in which a job leaves the exit status of its run."
+    "The file with the exit status of a job's run."
     return job.log.with_suffix(".status")
 
 
 def _harmless(names: Iterable[str]) -> list[str]:
-    "The variables of the environment that a job is given. Slurm writes them into files, so no secrets are among them."
+    "The variables of the environment that hold no secrets: Slurm writes a job's variables into files."
     return [name for name in names if name.isidentifier()
             and not re.search(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", name, re.IGNORECASE)]
 
 
 def _queued(number: str) -> bool:
-    "Whether a job waits or runs; a controller that does not answer is no reason to think that it does not."
+    "True if a job waits or runs, or if the controller does not answer."
     asked = subprocess.run(["squeue", "--noheader", "--format=%T", f"--jobs={number}"], capture_output=True, text=True)
     return bool(asked.stdout.strip()) or (asked.returncode != 0 and "Invalid job id" not in asked.stderr)
 
 # %% ../../nbs/extras/04_clusters.ipynb #ce56009e
 class Slurm(Place):
     "Jobs of a Slurm cluster."
-    patience = 30.0      # seconds that the file system may take to show what a job has left
+    patience = 30.0      # seconds until a shared file system shows a job's file
 
     def __init__(self, jobs: int | None = None, gpus_per_run: float | None = None):
         super().__init__(jobs, gpus_per_run)
@@ -139,7 +139,7 @@ class Slurm(Place):
         return 1_000_000                                        # the queue takes them all
 
     def submit(self, jobs: Sequence[Job]) -> list[Any]:
-        folder = jobs[0].log.parent.parent / "slurm"            # what submitit writes stands beside the arms
+        folder = jobs[0].log.parent.parent / "slurm"            # submitit's files, beside the arms
         executor = self.executor(folder=folder, max_num_timeout=1000)
         executor.update_parameters(
             job_name="envgen", cpus_per_task=1, ntasks_per_node=1, array_parallelism=self.jobs or 256,
@@ -172,8 +172,8 @@ class Slurm(Place):
 
 @dataclass
 class _Queued:
-    "A job in the queue, or one that was there."
+    "A job that was submitted."
     submitted: Any                # submitit's job
     job: Job
-    asked: float = 0.0            # when the queue was looked at last
-    missed: float | None = None   # since when it is not in the queue
+    asked: float = 0.0            # time of the last look at the queue
+    missed: float | None = None   # time at which it was first missing there
