@@ -1,4 +1,4 @@
-"""What happens to the trainer when another program wants one of its cores? Gradients per second, idle and busy.
+"""What happens to the trainer when another program uses one of its cores? Gradients per second, idle and busy.
 
     python benchmarks/agent_busy.py                       # the preset symbols; about 40 s
     python benchmarks/agent_busy.py --preset laptop

@@ -1,4 +1,4 @@
-"""How fast does a network learn to read pictures? It learns to act as an agent does that is told what they show.
+"""How fast does a network learn to read pictures? It learns to act as an agent does that reads them as numbers.
 
     python benchmarks/agent_copying.py                                   # `laptop` as it is: about three minutes
     python benchmarks/agent_copying.py --set learning_rate=7e-4
@@ -33,13 +33,13 @@ def examples(seed: int, steps: int) -> Examples:
     agent, _ = learn(get_preset("symbols"), seed, steps)
     symbols, pixels = (make_vec("crafter", num_envs=ENVS, seed=1_000_000 + seed, obs=kind)
                        for kind in ("symbols", "pixels"))
-    told, seen, generator, found = symbols.reset()[0], pixels.reset()[0], torch.Generator().manual_seed(seed), []
+    known, seen, generator, found = symbols.reset()[0], pixels.reset()[0], torch.Generator().manual_seed(seed), []
     for _ in range(STEPS):
         with torch.inference_mode():
-            logits, value = agent.policy(as_tensors(told))
+            logits, value = agent.policy(as_tensors(known))
         found.append((torch.from_numpy(seen.copy()), logits.log_softmax(1), value))
         actions = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0].numpy()
-        told, seen = symbols.step(actions)[0], pixels.step(actions)[0]              # the same worlds, step by step
+        known, seen = symbols.step(actions)[0], pixels.step(actions)[0]              # the same worlds, step by step
     symbols.close(), pixels.close()
     return tuple(torch.stack(each) for each in zip(*found, strict=True))
 

@@ -5,13 +5,13 @@
     python benchmarks/agent_tuning.py --learner ppo-memory --steps 500000           # another learner than PPO
     python benchmarks/agent_tuning.py --table                                       # what has been tried, best first
 
-Every run is one line of benchmarks/agent_tuning.jsonl. The score is told in both readings: over all training episodes
+Every run is one line of benchmarks/agent_tuning.jsonl. The score is given in both readings: over all training episodes
 (as Crafter's published figures are), and of the final policy over 300 episodes that no training used.
 `kept`, `own` and `compiled` are no fields of a preset: the first two are arguments of `AttentionPool` in
 `agent.attention` and were changed there, `compiled=False` is attention computed by torch in bfloat16
 (`agent.attention.LANES = 0`).
 `parts=False` is `laptop` before its pictures were read a few at a time (`Patches`), which computes the same.
-`contrast=1` is `laptop` before it was told what is drawn on a square four times as loud as its colour (`_of_bytes`).
+`contrast=1` is `laptop` before what is drawn on a square counted four times as much as its colour (`_of_bytes`).
 `uniform` is no field either: so much of the probability was shared by all actions alike, whatever the policy says, as
 in Hafner et al. 2023 (https://arxiv.org/abs/2301.04104). `clip_above` is the ε for ratios above 1, where it differed.
 `agent_designs:…` are the designs that `ppo-rare` was made from: `Both` is `ppo-rare`, `Novelty` has imitation_steps=0,

@@ -39,7 +39,7 @@ def play(episodes: int, seed: int) -> Iterator[Evaluation]:
                                for name in ("returns", "lengths", "unlocked", "deaths")})
 
 
-def told(found: Evaluation, seed: int, seconds: float) -> dict[str, Any]:
+def record_of(found: Evaluation, seed: int, seconds: float) -> dict[str, Any]:
     "What is written down."
     game, count = get_simulator("crafter"), len(found.returns)
     success = {name: 100 * float(rate) for name, rate in zip(game.objectives, found.unlocked.mean(0), strict=True)}
@@ -60,7 +60,7 @@ def main() -> None:
     args = parser.parse_args()
     begin = time.perf_counter()
     for found in play(args.episodes, args.seed):
-        record = told(found, args.seed, time.perf_counter() - begin)
+        record = record_of(found, args.seed, time.perf_counter() - begin)
         print(f"{record['episodes']:,} episodes, score {record['score']:.1f}", flush=True)
         if args.out:
             write_json(args.out, record)

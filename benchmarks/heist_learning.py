@@ -64,8 +64,8 @@ def main() -> None:
     keep_memory()
     runs = [learn(seed, args.steps) for seed in args.seeds]
     for run in runs:
-        told = (f"{when} {rate}% [{low}, {high}]" for when in ("before", "after") for rate, low, high in [run[when]])
-        print(f"seed {run['seed']}: gem taken " + ", ".join(told))
+        texts = (f"{when} {rate}% [{low}, {high}]" for when in ("before", "after") for rate, low, high in [run[when]])
+        print(f"seed {run['seed']}: gem taken " + ", ".join(texts))
     if args.out:
         write_json(args.out, {"machine": machine(), "preset": {"name": "laptop"} | get_preset("laptop").numbers(),
                               "world": WORLD.settings(), "length": LENGTH, "episodes": EPISODES, "runs": runs})

@@ -42,17 +42,17 @@ def main() -> None:
     venv = game.make_vec(worlds, num_envs=preset.num_envs, seed=args.seed, obs="symbols", copy=False,
                          length=None if args.alone else game.defaults["world_length"])
     agent = PPO(preset, venv.single_observation_space, venv.single_action_space, seed=args.seed)
-    ended, reached, told = np.zeros(len(worlds)), np.zeros(len(worlds)), 0
+    ended, reached, printed = np.zeros(len(worlds)), np.zeros(len(worlds)), 0
 
     def note(report: Report) -> None:
-        nonlocal told
+        nonlocal printed
         episodes = report.episodes
         if len(episodes):
             np.add.at(ended, episodes.worlds, 1)
             np.add.at(reached, episodes.worlds, episodes.unlocked[:, -1])
-        if report.steps - told >= 60_000:
+        if report.steps - printed >= 60_000:
             print(report.steps, np.round(100 * reached / np.maximum(ended, 1)).astype(int), flush=True)
-            ended[:], reached[:], told = 0, 0, report.steps
+            ended[:], reached[:], printed = 0, 0, report.steps
 
     train(agent, venv, args.steps, callback=note)
 

@@ -32,7 +32,7 @@ from envgen_nb.simulators.crafter.reference import _env
 from envgen_nb.simulators.heist.game import procgen_package
 from envgen_nb.simulators.heist.world import HeistWorld
 
-# How it is measured: The process is pinned to as many cores as there are threads. Actions are random, resets are
+# How it is measured: the process is pinned to as many cores as there are threads. Actions are random, resets are
 # part of the game, and the worlds that the engine makes ahead are made within the timed window. Before it, every
 # sub-environment has played for 1,000 steps (about five episodes), so that they stand at all times of the day. The
 # figure is the median of five windows. Environments are made with `copy=False`, as the trainer makes them.
@@ -125,7 +125,7 @@ def crafter_row(obs: str, num_envs: int, num_threads: int, stock: float, seconds
             "step_us": round(float(median), 1), "slow_step_us": round(float(slow), 1)}
 
 
-# Heist: Heist is played by Procgen itself, so what counts is what our levels and our following of keys and locks
+# Heist is played by Procgen itself, so what counts is what our levels and our following of keys and locks
 # cost beside it: both are timed in turns, with the same number of games and threads and the same actions, and the
 # ratio is the median of five such pairs. One row is the ordinary game, one a world whose levels are made here.
 
@@ -199,7 +199,7 @@ def heist_rows(quick: bool) -> list[Callable[[], dict]]:
             for threads in ((1, 2) if usable_cores() > 1 else (1,)) for world in worlds]
 
 
-# Parts of it: What a new world takes, a reset (a new world and the first picture of it), a picture by day, and one
+# Parts of it: what a new world takes, a reset (a new world and the first picture of it), a picture by day, and one
 # at night. For the package, worlds are timed by leaving out the picture that its `reset` makes.
 
 def _microseconds(act: Callable[[], Any], seconds: float, things: int = 1) -> float:
@@ -245,7 +245,7 @@ def crafter_parts(seconds: float) -> list[dict]:
             for part, took in ours.items()]
 
 
-# Starts: How long a process waits for the engine: with nothing compiled, and with the compiled code in its folder.
+# Starts: how long a process waits for the engine: with nothing compiled, and with the compiled code in its folder.
 # Measured in a process of its own, from before the import until a game could be played.
 
 _START = ("import time; begun = time.perf_counter(); from envgen_nb.simulators.crafter.fast.batch import prepare; "

@@ -39,7 +39,7 @@ from envgen_nb.simulators.crafter.reference import ACTIONS
 from envgen_nb.simulators.crafter.spaces import observation_space
 from envgen_nb.simulators.crafter.symbols import symbols
 
-# The reference: The package's environment with the face of gymnasium, with its own pictures or with symbols taken
+# The reference: the package's environment with the face of gymnasium, with its own pictures or with symbols taken
 # from it.
 
 class StockCrafter(gymnasium.Env):
@@ -113,7 +113,7 @@ def reference_speed(
 _DEFAULT_THREADS = torch.get_num_threads()
 
 
-# What is measured: The presets `symbols` and `laptop` as they are; and pixels with the network of Mnih et al.
+# What is measured: the presets `symbols` and `laptop` as they are; and pixels with the network of Mnih et al.
 # (2015), 8 environments of 512 steps, 3 passes in minibatches of 512, in float32 and, where the processor has
 # instructions for it, in bfloat16. The reference always computes in float32; it is timed with the same network and
 # the same numbers as ours, `laptop`'s only in the long form. Where there is a GPU, the preset `paper` is timed on
@@ -164,7 +164,7 @@ def run_split(
             "split": {kind: round(seconds[kind] / total, 3) for kind in order}}
 
 
-# The table: Each row is told as soon as it is there. `envgen bench train` prints them, and with `--json` what is
+# The table: each row is printed as soon as it is measured. `envgen bench train` prints them, and with `--json` what is
 # returned.
 
 def bench_train(

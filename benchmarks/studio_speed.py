@@ -64,8 +64,8 @@ def timed(what: str, aim: float, seen: bool = False) -> Iterator[None]:
     clock, work = time.perf_counter(), time.process_time()
     yield
     clock, work = time.perf_counter() - clock, time.process_time() - work
-    told = "" if seen else f"  {work:6.2f} s of the processor"
-    print(f"{what:58} {clock:6.2f} s{told}  {'' if (clock if seen else work) <= aim else f'OVER {aim} s'}")
+    used = "" if seen else f"  {work:6.2f} s of the processor"
+    print(f"{what:58} {clock:6.2f} s{used}  {'' if (clock if seen else work) <= aim else f'OVER {aim} s'}")
 
 
 def in_the_kernel(long: Path) -> None:
@@ -91,7 +91,7 @@ def in_the_kernel(long: Path) -> None:
             studio.worlds.which.value = cycle
     with timed("back to the worlds of cycle-10", 0.3):
         studio.worlds.which.value = "cycle-10"
-    with timed("all that follows when an event is told", 0.3):
+    with timed("all that follows an event", 0.3):
         studio.session.version += 1
     compare = studio.tabs.children[list(PAGES).index("Compare")].children[0]
     with timed("Compare: four runs are chosen", 0.3):

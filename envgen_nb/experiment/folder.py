@@ -193,7 +193,7 @@ def state(self: ExperimentFolder, arm: str, seed: int) -> RunStatus:
     if self.running(arm, seed):
         return RunStatus(arm, seed, "running", seconds_left=last.get("seconds_left"),
                          text=events[-1].get("cycle", "") if events else "", **known)
-    if failure and not failure.get("stopped"):
+    if failure:
         return RunStatus(arm, seed, "failed", text=str(failure.get("error", "")), **known)
     return RunStatus(arm, seed, "waiting", **known)
 
