@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['PIP', 'ROOM', 'START', 'SHORT', 'Finding', 'verdict', 'requirements', 'shortfall', 'check_packages',
            'first_difference', 'check_engine', 'check_games', 'kernel_value', 'check_jupyter', 'check_gpu',
-           'check_settings', 'device_of', 'check_designer', 'check_runs', 'roughly', 'simulator_speed',
-           'training_speed', 'check_speed', 'check', 'line', 'report', 'summary', 'progress']
+           'check_settings', 'check_designer', 'check_runs', 'roughly', 'simulator_speed', 'training_speed',
+           'check_speed', 'check', 'line', 'report', 'summary', 'progress']
 
 # %% ../../nbs/extras/05_check.ipynb #57c6690a
+import contextlib
 import copy
 import platform
 import shutil
@@ -193,12 +194,16 @@ def _other_python() -> str:
 
 # %% ../../nbs/extras/05_check.ipynb #09b1b770
 def check_gpu(
-    device: str = "cpu",    # that the settings name
+    given: dict[str, Any],      # settings, as for `load_settings`
 ) -> Iterator[Finding]:
     "Check the devices that the agent can compute on."
     import torch
 
     from envgen_nb.agent.networks import get_device, has_bf16
+    from envgen_nb.cycle.settings import load_settings
+    device = "cpu"
+    with contextlib.suppress(ValueError):              # wrong settings are a finding of their own
+        device = load_settings(**given).device
     precision = {kind: f"{'with' if has_bf16(kind) else 'without'} bfloat16"
                  for kind in ("cpu", "cuda")[:1 + torch.cuda.is_available()]}
     yield Finding("CPU", "ok", f"{machine()['processor']}, {usable_cores()} cores to be used, {precision['cpu']}")
@@ -240,15 +245,6 @@ def check_settings(
                   f"preset {settings.preset} on {settings.device}, designer "
                   f"{settings.designer}{f' with {shown}' if shown else ''}")
     yield from check_designer(new_designer(settings), call)
-
-
-def device_of(given: dict[str, Any]) -> str:
-    "The device that the settings name; cpu if they are wrong, which is a finding of its own."
-    from envgen_nb.cycle.settings import load_settings
-    try:
-        return load_settings(**given).device
-    except ValueError:
-        return "cpu"
 
 # %% ../../nbs/extras/05_check.ipynb #7a397573
 def check_designer(
@@ -374,14 +370,16 @@ def simulator_speed(
 ) -> float:
     "Steps per second of Crafter on one core with random actions, resets included."
     import numpy as np
-    with closing(make_vec("crafter", num_envs=num_envs, obs="symbols", copy=False, **options)) as venv:
-        actions, steps = np.random.default_rng(1).integers(17, size=(1024, num_envs)), 0
+    with closing(make_vec("crafter", num_envs=num_envs, obs="symbols", num_threads=1, copy=False, **options)) as venv:
+        actions = np.random.default_rng(1).integers(17, size=(300, num_envs)).astype(np.uint8)
         venv.reset()
-        begun = time.perf_counter()
-        while time.perf_counter() - begun < seconds:
-            venv.step(actions[steps % 1024])
+        for row in actions:                            # to warm up: at first all games are at the same time of the day
+            venv.step(row)
+        begun, steps = time.perf_counter(), 0
+        while (took := time.perf_counter() - begun) < seconds:
+            venv.step(actions[steps % len(actions)])
             steps += 1
-        return steps * num_envs / (time.perf_counter() - begun)
+        return steps * num_envs / took
 
 # %% ../../nbs/extras/05_check.ipynb #5eca0567
 def training_speed(
@@ -395,19 +393,13 @@ def training_speed(
     from envgen_nb.agent.on_policy import PPO
     from envgen_nb.agent.threads import keep_memory
     from envgen_nb.agent.train import train
-    begun, counted, split = time.perf_counter(), 0, Counter()
+    ends, split, before = [], Counter(), torch.get_num_threads()
 
-    def count(report: Any) -> bool:
-        nonlocal begun, counted
-        if report.rollout == 1:                       # to warm up
-            begun, counted = time.perf_counter(), 0
-            split.clear()
-        else:
-            counted += preset.batch
-            split.update(report.seconds)
-        return report.rollout > 1 and time.perf_counter() - begun > seconds
+    def stop(report: Any) -> bool:
+        split.update(report.seconds if ends else {})           # the first rollout is not counted
+        ends.append(time.perf_counter())
+        return len(ends) > 1 and ends[-1] - ends[0] > seconds
 
-    before = torch.get_num_threads()
     torch.set_num_threads(1)
     keep_memory()
     try:
@@ -416,11 +408,13 @@ def training_speed(
         threads = learner.speed_up()
         with closing(make_vec("crafter", num_envs=preset.num_envs, obs=preset.obs, num_threads=threads,
                               copy=False)) as venv:
-            train(learner, venv, 1 << 40, callback=count)
+            train(learner, venv, 1 << 40, callback=stop)
     finally:
         torch.set_num_threads(before)
-    took = time.perf_counter() - begun
-    return counted / took, {kind: round(value / took, 3) for kind, value in split.items()}, threads
+    took = ends[-1] - ends[0]
+    return (preset.batch * (len(ends) - 1) / took, {kind: round(value / took, 3) for kind, value in split.items()},
+            threads)
+
 
 # %% ../../nbs/extras/05_check.ipynb #41204598
 def check_speed(
@@ -450,7 +444,7 @@ def check(
 ) -> Iterator[Finding]:
     "Check everything that a run needs."
     groups = {"Packages": check_packages, "Settings": lambda: check_settings(given, call), "Games": check_games,
-              "Jupyter": check_jupyter, "GPU": lambda: check_gpu(device_of(given)), "Runs": check_runs,
+              "Jupyter": check_jupyter, "GPU": lambda: check_gpu(given), "Runs": check_runs,
               "Speed": check_speed}
     try:
         for group, findings in groups.items():

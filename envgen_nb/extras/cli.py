@@ -300,7 +300,7 @@ def _report(args: argparse.Namespace) -> int:
     return int(bool(run.problems))
 
 
-@subcommand("share", "pack a run and its report into one zip, to be sent to somebody", *RUN,
+@subcommand("share", "pack a run and its report into one zip, to be sent away", *RUN,
             arg("--out", type=path, metavar="ZIP", help="where; default: a new file beside the run folder"),
             flag("--checkpoints", "take the agents along, which are most of the size"))
 def _share(args: argparse.Namespace) -> int:

@@ -46,9 +46,9 @@ def is_outdated(copy: Path, source: Path) -> bool:
 
 # %% ../../nbs/extras/06_jupyter.ipynb #8105f348
 def copy_notebooks(
-    folder: str | Path,   # of the person; made if need be
-) -> list[Path]:          # copies that are outdated; they are left as they are
-    "Copy the lab notebooks, the experiments and the workshops to where there is none of that name."
+    folder: str | Path,   # the user's; made if need be
+) -> list[Path]:          # outdated copies, which are left as they are
+    "Copy the lab notebooks, the experiments and the workshops; existing files stay as they are."
     outdated = []
     for source, place in ((PACKAGE / "lab", Path(folder)), (STORED / "workshop", Path(folder) / "workshop")):
         for path in sorted(source.rglob("*")):
@@ -85,10 +85,10 @@ class ReadOnlyKit(AsyncLargeFileManager):
 
 # %% ../../nbs/extras/06_jupyter.ipynb #580557c6
 def start_lab(
-    folder: str | Path = "",        # the person's notebooks; "": `lab`, beside settings.ini
+    folder: str | Path = "",        # the user's notebooks; "": `lab`, beside settings.ini
     options: Sequence[str] = (),    # of JupyterLab
 ) -> int:                           # its exit status
-    "Run JupyterLab on a person's copies of the notebooks, until it is stopped."
+    "Run JupyterLab on copies of the notebooks, until it is stopped."
     from jupyter_server.serverapp import ServerApp
     from jupyterlab.labapp import LabApp
     ini = find_ini().absolute()
