@@ -1652,7 +1652,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                    'envgen_nb/extras/check.py'),
                                         'envgen_nb.extras.check.check_speed': ( 'extras/check.html#check_speed',
                                                                                 'envgen_nb/extras/check.py'),
-                                        'envgen_nb.extras.check.device_of': ('extras/check.html#device_of', 'envgen_nb/extras/check.py'),
                                         'envgen_nb.extras.check.first_difference': ( 'extras/check.html#first_difference',
                                                                                      'envgen_nb/extras/check.py'),
                                         'envgen_nb.extras.check.kernel_value': ( 'extras/check.html#kernel_value',
