@@ -242,3 +242,13 @@ def test_two_packages_with_one_name(tmp_path, monkeypatch):
     assert games.names()[:3] == ("crafter", "heist", "minigrid") and games.find("crafter").__name__ == "Crafter"
     with pytest.raises(ValueError, match="several installed packages offer a game 'chess': kit0:Chess, kit1:Chess"):
         games.find("chess")
+
+
+def test_the_games_that_pages_list_are_those_of_the_registry():
+    root = Path(__file__).parent.parent
+    lab = (root / "nbs" / "lab" / "envgen.ipynb").read_text()
+    assert f"# the game: {', '.join(games.targets)}, one of a package" in lab
+    guide = (root / "docs" / "guides" / "games.md").read_text()
+    for name in games.targets:
+        game = games.find(name)
+        assert f"## {game.__name__}\n" in guide and all(word in lab for word in list(game.vocabularies)[1:])

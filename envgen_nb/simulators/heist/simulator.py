@@ -20,30 +20,6 @@ from ...game.vector import AUTORESET_MODES
 from ...game.simulator import Simulator
 from ...game.world import Complaint, World, check_world
 
-# %% ../../../nbs/9_simulators/heist/06_simulator.ipynb #4cbebfc0
-def _draw_path(picture: np.ndarray, level: Level) -> np.ndarray:
-    "The picture with the shortest solution over it."
-    solution, unit = solve(level), len(picture) / len(level.open)
-    drawing = Image.fromarray(picture)
-    if solution is None:
-        return picture
-    points = [((x + 0.5) * unit, len(picture) - (y + 0.5) * unit) for x, y in solution.path]
-    canvas, steps = ImageDraw.Draw(drawing), max(1, len(points) - 2)
-    for i, (a, b) in enumerate(zip(points, points[1:], strict=False)):
-        canvas.line((*a, *b), fill="white", width=max(2, round(8 - 6 * i / steps)))
-    return np.asarray(drawing)
-
-
-def _count(level: Level) -> dict[str, float | None]:
-    "A level in numbers."
-    solution, (ys, xs) = solve(level), np.nonzero(level.open)
-    alone = solve(Level(level.open, level.start, level.gem, (), ()))
-    return {"maze size": int(max(np.ptp(xs), np.ptp(ys))) + 1, "open tiles": int(level.open.sum()),
-            "locks": len(level.locks), "keys to find": sum(key is not None for key in level.keys),
-            "keys held": sum(key is None for key in level.keys),
-            "tiles to the gem, without locks": len(alone.path) - 1 if alone else None,
-            "tiles of the shortest solution": len(solution.path) - 1 if solution else None}
-
 # %% ../../../nbs/9_simulators/heist/06_simulator.ipynb #01179718
 _PRACTICE = {
     "collect_key_1": [{"maze_size": 3, "locks": 1}, {"maze_size": 5, "locks": 1, "start": "near key"}],
@@ -105,8 +81,15 @@ class Heist(Simulator):
     def preview(self, world: World | None = None, seed: int = 0, path: bool = False) -> np.ndarray:
         "A picture (512, 512, 3) uint8 of the start of a seed's first episode; on request with the shortest solution."
         data, mode = _first(world, seed)
-        picture = draw_state(data, mode)
-        return _draw_path(picture, read_level(read_state(data))) if path else picture
+        picture, level = draw_state(data, mode), read_level(read_state(data))
+        solution, unit = solve(level) if path else None, len(picture) / len(level.open)
+        if solution is None:
+            return picture
+        drawing, steps = Image.fromarray(picture), max(1, len(solution.path) - 2)
+        points = [((x + 0.5) * unit, len(picture) - (y + 0.5) * unit) for x, y in solution.path]
+        for i, (a, b) in enumerate(zip(points, points[1:], strict=False)):
+            ImageDraw.Draw(drawing).line((*a, *b), fill="white", width=max(2, round(8 - 6 * i / steps)))
+        return np.asarray(drawing)
 
     def legend(self) -> dict[str, np.ndarray]:
         "The things in the pictures, cut out of one."
@@ -122,7 +105,14 @@ class Heist(Simulator):
 
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
         "The same start in numbers: size, locks, keys, and how long the way is, in tiles."
-        return _count(read_level(read_state(_first(world, seed)[0])))
+        level = read_level(read_state(_first(world, seed)[0]))
+        solution, (ys, xs) = solve(level), np.nonzero(level.open)
+        alone = solve(Level(level.open, level.start, level.gem, (), ()))
+        return {"maze size": int(max(np.ptp(xs), np.ptp(ys))) + 1, "open tiles": int(level.open.sum()),
+                "locks": len(level.locks), "keys to find": sum(key is not None for key in level.keys),
+                "keys held": sum(key is None for key in level.keys),
+                "tiles to the gem, without locks": len(alone.path) - 1 if alone else None,
+                "tiles of the shortest solution": len(solution.path) - 1 if solution else None}
 
     def warnings(self, world: World | None = None) -> list[Complaint]:
         "Settings that change nothing, and why."

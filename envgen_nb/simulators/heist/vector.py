@@ -168,12 +168,6 @@ class OrdinaryLevels:
         if self._games is not None:
             self._games.close()
 
-# %% ../../../nbs/9_simulators/heist/05_vector.ipynb #07287157
-def _beginning(seed: int, mode: str) -> bytes:
-    "The first state of a game alone."
-    with contextlib.closing(Games(1, seed, mode)) as games:
-        return games.get_state(0)
-
 # %% ../../../nbs/9_simulators/heist/05_vector.ipynb #f553f5b0
 class HeistVectorEnv(EpisodeVectorEnv):
     "Many games of Heist, stepped together; the contract is in `envgen_nb.game.simulator`."
@@ -221,12 +215,10 @@ class HeistVectorEnv(EpisodeVectorEnv):
         super()._seed(seed)
         self.close_extras()
         self._games = Games(self.num_envs, int(seed) if single else 0, self.mode, self._threads)
-        states = [self._games.get_state(i) if single else _beginning(self._base[i], self.mode)
-                  for i in range(self.num_envs)]
-        self._first = [read_state(data) for data in states]
-        if not single:
-            for i, state in enumerate(states):
-                self._games.set_state(i, state)
+        for i in range(0 if single else self.num_envs):
+            with contextlib.closing(Games(1, self._base[i], self.mode)) as alone:
+                self._games.set_state(i, alone.get_state(0))
+        self._first = [read_state(self._games.get_state(i)) for i in range(self.num_envs)]
         self._ordinary = OrdinaryLevels(self._first, self.mode)
         self._last = np.empty_like(self._games.pictures)         # as they were before the last step
         self._possible, self._unlocked, self._left = np.zeros((3, self.num_envs, len(OBJECTIVES)), bool)
