@@ -40,17 +40,21 @@ class EnvGen(Curriculum):
         return Changes(dict(enumerate(apportion(worlds, self.num_envs))), now=True)
 
 # %% ../nbs/4_curriculum/01_curriculum.ipynb #d9a6930a
-class Constant(Curriculum):
-    "A mixture at all times: `ratio` of the sub-environments play designed worlds, to the last step."
+class _Mixture(Curriculum):
+    "A share of the sub-environments plays other worlds, the others the original game, at all times."
 
     def places(self) -> int:
         return round(self.ratio * self.num_envs)
+
+
+class Constant(_Mixture):
+    "A mixture at all times: `ratio` of the sub-environments play designed worlds, to the last step."
 
     def begin(self, worlds: Sequence[int], steps: int) -> Changes:
         return Changes(dict(enumerate(apportion(worlds, self.places()))))
 
 # %% ../nbs/4_curriculum/01_curriculum.ipynb #b1b1e06f
-class _Archive(Curriculum):
+class _Archive(_Mixture):
     "A mixture at all times, of all worlds so far, by how much can be learned in each; chosen anew every few rollouts."
     EVERY = 16     # rollouts between two choices
     LEAST = 10     # episodes of a world that are needed to score it
@@ -62,9 +66,6 @@ class _Archive(Curriculum):
         self.rollouts = 0
         self.results: dict[int, list[list[int]]] = {}    # world → its latest episodes: 1 reached, 0 not, -1 not there
         self.retired: list[int] = []                     # worlds that have become too easy
-
-    def places(self) -> int:
-        return round(self.ratio * self.num_envs)
 
     def begin(self, worlds: Sequence[int], steps: int) -> Changes:
         new = [world for world in worlds if world not in self.results or world in self.retired]    # or kept by purpose
@@ -85,27 +86,27 @@ class _Archive(Curriculum):
         return self._chosen()
 
     def _rates(self, world: int) -> tuple[np.ndarray, np.ndarray]:
-        "In what share of a world's latest episodes each objective was reached, and how many had it."
+        "Return the share of a world's latest episodes in which each objective was reached, and how many had it."
         rows = np.array(self.results[world])
         there = (rows >= 0).sum(0)
         return (rows > 0).sum(0) / np.maximum(there, 1), there
 
     def score(self, world: int) -> float:
-        "How much can be learned in a world; infinite as long as too few of its episodes are known."
+        "Return how much can be learned in a world; infinite as long as too few of its episodes are known."
         if len(self.results[world]) < self.LEAST:
             return math.inf
         p, there = self._rates(world)
         return float((p * (1 - p) * there / np.maximum(there - 1, 1)).sum())
 
     def too_easy(self, world: int) -> bool:
-        "Whether what is reached in a world at all is nearly always reached; that takes `LATEST` episodes to say."
+        "True if what is reached in a world at all is nearly always reached, in `LATEST` episodes."
         if len(self.results[world]) < self.LATEST:
             return False
         reached = self._rates(world)[0]
         return bool(reached.any()) and bool(reached[reached > 0].min() >= self.EASY)
 
     def ranked(self) -> list[int]:
-        "The worlds that are not retired, those first from which most can be learned; of two alike the newer one."
+        "Return the worlds that are not retired, by how much can be learned in them; of two alike the newer one first."
         return sorted(set(self.results) - set(self.retired), key=lambda world: (-self.score(world), -world))
 
     def standing(self) -> dict[int, tuple[float | None, bool]]:
@@ -115,7 +116,7 @@ class _Archive(Curriculum):
 
     @abstractmethod
     def _chosen(self) -> Changes:
-        "Who plays what from now on."
+        "Return which sub-environment plays which world from now on."
 
 
 class Learnability(_Archive):
@@ -137,7 +138,7 @@ class PrioritisedReplay(_Archive):
         self.used: dict[int, int] = {}     # world → the choice at which it was played last
 
     def probabilities(self) -> dict[int, float]:
-        "World → the probability that a sub-environment of the designed share plays it; of those not retired."
+        "Return world → the probability that a sub-environment of the designed share plays it; of those not retired."
         ranked = self.ranked()
         by_rank = (1 / np.arange(1, len(ranked) + 1)) ** (1 / self.TEMPERATURE)
         scores = np.array([self.score(world) for world in ranked])
@@ -157,7 +158,7 @@ class PrioritisedReplay(_Archive):
         return Changes({i: int(world) for i, world in enumerate(drawn)})
 
 # %% ../nbs/4_curriculum/01_curriculum.ipynb #d0a1b002
-class DomainRandomisation(Curriculum):
+class DomainRandomisation(_Mixture):
     "A mixture at all times: the share of designed worlds plays random ones instead, new ones every few rollouts."
     designed = False
     EVERY = 16     # rollouts for which a sub-environment has the same world
@@ -166,9 +167,6 @@ class DomainRandomisation(Curriculum):
         super().__init__(num_envs, seed, ratio)
         self.rollouts = 0                # of this cycle
         self.drawn: list[int] = []       # worlds that were not handed out yet
-
-    def places(self) -> int:
-        return round(self.ratio * self.num_envs)
 
     def draws(self, rollouts: int) -> int:
         return self.places() * math.ceil(rollouts / self.EVERY)
@@ -185,7 +183,7 @@ class DomainRandomisation(Curriculum):
         return self._next() if self.rollouts % self.EVERY == 0 else Changes()
 
     def _next(self) -> Changes:
-        "Hand out as many as there are places."
+        "Give each place a new world."
         now, self.drawn = self.drawn[:self.places()], self.drawn[self.places():]
         return Changes(dict(enumerate(now)))
 
