@@ -1,15 +1,21 @@
 """The settings are defined once, in `RunSettings`; other lists of them agree with it, and old names are still read."""
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from envgen_nb.agent.learner import learners
+from envgen_nb.agent.presets import PRESETS
+from envgen_nb.curriculum import curricula
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.settings import RunSettings, SettingsError, load_settings, make_settings
+from envgen_nb.designer.base import designers
 from envgen_nb.experiment.batch import find_notebook, notebook_parameters, read_parameters
 from envgen_nb.experiment.file import parse_experiment
 
+ROOT = Path(__file__).parent.parent
 EXPERIMENT = """
 name = "x"
 baseline = "a"
@@ -48,3 +54,23 @@ def test_old_names_are_read(tmp_path, capsys):
     assert read["preset"] == "symbols-long" and "-p agent is now called -p preset" in capsys.readouterr().err
     with pytest.raises(SettingsError, match="given twice"):
         make_settings(agent="symbols", preset="symbols")
+
+
+def words_after(text, beginning, end):
+    """The words of a comment: from one text to another, without its marks."""
+    start = text.index(beginning)
+    return set(re.findall(r"[\w-]+", text[start:text.index(end, start)].replace("\n#", "\n")))
+
+
+def test_lists_in_prose_have_every_name():
+    """What the settings file and the lab notebook offer is what the registries know."""
+    ini, lab = (ROOT / "settings.ini").read_text(), find_notebook().read_text()
+    described = {name: field.description for name, field in RunSettings.model_fields.items()}
+    assert set(designers.names()) <= words_after(ini, "[designer]", "\nname =")
+    assert set(learners.names()) <= words_after(ini, "[agent]", "\nlearner =")
+    assert set(learners.names()) <= words_after(lab, "learner = ", "preset = ")
+    assert set(designers.names()) <= words_after(lab, "designer = ", "designer_options")
+    assert set(curricula.names()) <= words_after(lab, "curriculum = ", "final_steps")
+    assert set(learners.names()) <= set(re.findall(r"[\w-]+", described["learner"]))
+    assert set(curricula.names()) <= set(re.findall(r"[\w-]+", described["curriculum"]))
+    assert set(PRESETS) <= set(re.findall(r"[\w-]+", described["preset"]))

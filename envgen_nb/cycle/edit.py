@@ -8,14 +8,14 @@ __all__ = ['CHANGEABLE', 'Position', 'position', 'EditError', 'edit_worlds', 'de
 
 # %% ../../nbs/5_cycle/09_edit.ipynb #7bcc6374
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .context import as_designed, as_taken, write_worlds
 from .create import copy_designer_files, keep_by_hand, put_aside, put_in_place
 from .folder import RunFolder, rollouts
-from .settings import FEEDBACK, SettingsError, changed_settings
+from .settings import FEEDBACK, RunSettings, SettingsError, changed_settings
 from ..designer.prompt import Templates, save_templates
 from ..designer.reply import Design
 from ..game.files import append_jsonl, hold_folder, write_json, write_text
@@ -31,20 +31,15 @@ class Position:
 
 
 def position(run: RunFolder) -> Position:
-    "The step that `run_cycles` would take first, as far as the files tell."
+    "Return the step that `run_cycles` would take first, as far as the files tell."
     for cycle in run.cycles:
         if run.evaluation(cycle) is None:
-            records = run.metrics(cycle)
-            return Position(cycle, _step(run, cycle, records), bool(records))
+            done = len(run.metrics(cycle))
+            step = "train" if done < rollouts(run).get(cycle, 0) else "evaluate"
+            if run.has_worlds(cycle) and not run.worlds(cycle):
+                step = "design"
+            return Position(cycle, step, done > 0)
     return Position("", "done", False)
-
-
-def _step(run: RunFolder, cycle: str, records: list[dict[str, Any]]) -> str:
-    "What is due in a cycle that is not measured yet."
-    if run.has_worlds(cycle) and not run.worlds(cycle):
-        return "design"
-    due = rollouts(run).get(cycle, 0)
-    return "train" if len(records) < due else "evaluate"
 
 # %% ../../nbs/5_cycle/09_edit.ipynb #bb3644e8
 class EditError(ValueError):
@@ -75,14 +70,14 @@ def edit_worlds(
         if not 1 <= len(designs) <= most:
             raise EditError(f"a cycle has 1 to {most} worlds, not {len(designs)}")
         edited = run.file(RunFolder.EDITED, cycle)
-        write_text(edited, _told(run, cycle, designs))        # first: after a kill `is_edited` compares the worlds
+        write_text(edited, _edits_in_words(run, cycle, designs))      # first: after a kill `is_edited` compares
         write_worlds(run, cycle, designs, as_designed(run, cycle))
         if list(designs) == as_taken(run, cycle):             # all was taken back
             edited.unlink()
 
 # %% ../../nbs/5_cycle/09_edit.ipynb #8394bccb
-def _told(run: RunFolder, cycle: str, designs: Sequence[Design]) -> str:
-    "What a person made of the designer's worlds."
+def _edits_in_words(run: RunFolder, cycle: str, designs: Sequence[Design]) -> str:
+    "Say what a person made of the designer's worlds."
     given = as_designed(run, cycle)
     lines = [f"The worlds of {cycle} were edited by hand on {time.strftime('%Y-%m-%d %H:%M')}. The designer gave "
              f"{len(given)}, the agent trains in {len(designs)}.", ""]
@@ -127,23 +122,18 @@ CHANGEABLE = ("designer", "designer_options", "num_worlds", "num_candidates", "t
 
 
 def untouched(run: RunFolder) -> bool:
-    "Whether nothing has been done in a run yet."
+    "True if nothing has been done in a run yet."
     return all(record["event"] == "Changed" for record in run.events())
-
-
-def _fixed(run: RunFolder, names: Iterable[str]) -> list[str]:
-    "Which of these settings cannot change any more."
-    if untouched(run):
-        return [name for name in names if name in ("simulator", "templates")]
-    return [name for name in names if name not in CHANGEABLE]
 
 
 def change_settings(
     run: RunFolder,
     **changed: Any,   # of `CHANGEABLE`; of an untouched run nearly all
 ) -> RunFolder:       # as it is now
-    "The run with other settings for the designs to come; `SettingsError` or `EditError` if that cannot be."
-    if fixed := _fixed(run, changed):
+    "Return the run with other settings for the designs to come; `SettingsError` or `EditError` if that cannot be."
+    fresh = untouched(run)
+    changeable = set(RunSettings.model_fields) - {"simulator", "templates"} if fresh else CHANGEABLE
+    if fixed := [name for name in changed if name not in changeable]:
         raise SettingsError(f"{', '.join(fixed)} cannot change in a run that exists; start a new one. What can: "
                             f"{', '.join(CHANGEABLE)}")
     settings = changed_settings(run.settings, **changed)
@@ -158,7 +148,7 @@ def change_settings(
             copy_designer_files(run.path, settings)
         was = {name: getattr(run.settings, name) for name in changed}
         write_json(run.file(RunFolder.INFO), run.info | {
-            "threads": settings.threads if untouched(run) else run.info["threads"],
+            "threads": settings.threads if fresh else run.info["threads"],
             "settings": settings.model_dump()})
         append_jsonl(run.file(RunFolder.EVENTS), {"time": round(time.time(), 2), "event": "Changed", "was": was,
                                                  "now": {name: getattr(settings, name) for name in changed}})

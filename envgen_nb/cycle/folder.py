@@ -31,14 +31,14 @@ from ..game.world import World, check_world
 
 # %% ../../nbs/5_cycle/02_folder.ipynb #e4b7a9d0
 PHASES = ("original", "worlds")     # where an episode is played: in the original game, or in a designed world
-PLAYERS = ("agent", "random")       # who tries out worlds: the agent as it is, and one that acts at random
+PLAYERS = ("agent", "random")       # what tries out worlds: the agent as it is, and a player that acts at random
 PLACES = {"original": "original game", "worlds": "designed worlds", "both": "designed worlds and original game"}
 
 
 def counted_in(
     played: str,   # one of `PLACES`
 ) -> str:          # one of `PHASES`
-    "Return the phase whose success rates stand for what was played; for both, that of the original game."
+    "Return the phase whose success rates are shown for what was played; for both, that of the original game."
     return "worlds" if played == "worlds" else "original"
 
 
@@ -505,7 +505,7 @@ def events(self: RunFolder) -> list[dict[str, Any]]:
             _check(record["phase"] in PLACES and isinstance(record["cycle"], str), "no phase or no cycle")
         _check(all(isinstance(number, int | float) for number in numbers), "wrong numbers")
 
-    return self._log(RunFolder.EVENTS, check, "it only tells what happened, and how long it took")
+    return self._log(RunFolder.EVENTS, check, "it only says what happened, and how long it took")
 
 
 @patch
@@ -541,7 +541,7 @@ def designed_by(run: RunFolder) -> dict[str, str]:
         now |= {name: value for name, value in record.get("now", {}).items() if name in names}
         if record["event"] == "Accepted" and record["cycle"] in found:
             found[record["cycle"]] = _designer_name(now["designer"], now["designer_options"].get("model"))
-    return {cycle: run.read(f"{cycle}/{RunFolder.DESIGNER}", _parse_designer, "Delete it: it only says who designed "
+    return {cycle: run.read(f"{cycle}/{RunFolder.DESIGNER}", _parse_designer, "Delete it: it only says what designed "
                             "these worlds.", name) for cycle, name in found.items()}
 
 

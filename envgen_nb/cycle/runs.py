@@ -25,7 +25,7 @@ from ..game.files import check_folder, holder, local_path, parse_json, write_jso
 
 # %% ../../nbs/5_cycle/10_runs.ipynb #e5e0c265
 def runs_folder() -> Path:
-    "Where runs are kept: as settings.ini says, from the folder of that file, or `runs` beside it."
+    "Return the folder of runs: as settings.ini says, from the folder of that file, or `runs` beside it."
     ini = find_ini()
     return ini.parent / read_ini(ini)["runs"].get("folder", "runs")
 
@@ -45,18 +45,18 @@ def reserve_folder(simulator: str) -> Path:
 def list_runs(
     folder: str | Path | None = None,   # None: the runs folder
 ) -> list[Path]:                        # the newest first
-    "The runs in a folder; what is no run is passed over."
+    "Return the runs in a folder; what is no run is passed over."
     found = sorted(Path(folder or runs_folder()).glob("*/run.json"), key=lambda path: path.stat().st_mtime)
     return [path.parent for path in reversed(found)]
 
 # %% ../../nbs/5_cycle/10_runs.ipynb #69a00002
 @dataclass(frozen=True)
 class Labels:
-    "What a person calls a run."
+    "The name, note and tags that a person gave a run."
     name: str = ""
     note: str = ""
     tags: tuple[str, ...] = ()
-    archived: bool = False      # put away: not among the runs that are offered first
+    archived: bool = False      # not among the runs that are offered first
 
 
 def _parse_labels(data: bytes) -> Labels:
@@ -69,16 +69,16 @@ def _parse_labels(data: bytes) -> Labels:
 
 
 def read_labels(path: str | Path) -> Labels:
-    "What the run in a folder is called; `RunFolderError` if the file is damaged."
+    "Return the labels of the run in a folder; `RunFolderError` if the file is damaged."
     return read_file(Path(path) / RunFolder.LABELS, _parse_labels,
-                     "Delete it: it only holds what the run is called.") or Labels()
+                     "Delete it: it only holds the name, note and tags of the run.") or Labels()
 
 
 def label_run(
     path: str | Path,
     **changed: Any,      # of `Labels`
 ) -> Labels:
-    "Call a run something else; what is not named stays as it is."
+    "Change labels of a run; those that are not named stay."
     if not (Path(path) / RunFolder.INFO).exists():
         raise RunFolderError(f"{path} is not a run: it has no run.json")
     labels = replace(read_labels(path), **changed)
@@ -86,25 +86,26 @@ def label_run(
     return labels
 
 
-def display_name(path: str | Path) -> str:
-    "A run's name for a list: what a person calls it, and its folder."
+def _labels(path: str | Path) -> Labels:
     try:
-        name = read_labels(path).name
-    except RunFolderError:
-        name = ""
+        return read_labels(path)
+    except RunFolderError:                # damaged: as if there were none
+        return Labels()
+
+
+def display_name(path: str | Path) -> str:
+    "Return a run's name for a list: the name that a person gave it, and its folder."
+    name = _labels(path).name
     return f"{name} ({Path(path).name})" if name else Path(path).name
 
 
 def put_away(path: str | Path) -> bool:
-    "Whether a run is archived; one whose labels are damaged is not."
-    try:
-        return read_labels(path).archived
-    except RunFolderError:
-        return False
+    "True if a run is archived."
+    return _labels(path).archived
 
 # %% ../../nbs/5_cycle/10_runs.ipynb #d01a9c34
 def newest_run(simulator: str) -> RunFolder | None:
-    "The newest run of a game, not archived, that no other process works on at the moment; None: there is none."
+    "Return the newest run of a game, not archived, that no other process works on at the moment, or None."
     for path in list_runs():
         if put_away(path):
             continue
@@ -116,7 +117,7 @@ def newest_run(simulator: str) -> RunFolder | None:
 
 
 def different(run: RunFolder, settings: RunSettings) -> dict[str, tuple[Any, Any]]:
-    "The settings in which a run is another one: name → what the run has, and what the settings say."
+    "Return the settings in which a run differs: name → the value in the run, and in the settings."
     return {name: (getattr(run.settings, name), value) for name, value in settings
             if getattr(run.settings, name) != value}
 
@@ -125,7 +126,7 @@ def new_run(
     settings: RunSettings,      # what decides the run
     folder: str | Path = "",    # "": one of its own in the runs folder
 ) -> RunFolder:
-    "A new run; a folder that was reserved for nothing is removed again."
+    "Make a new run; if that fails, a folder that was reserved for it is removed again."
     if folder:
         return create_run(settings, folder)
     path = reserve_folder(settings.simulator)
@@ -142,7 +143,7 @@ def open_run(
     again: bool = False,      # without a folder: rather go on with `newest_run`
     **given: Any,             # settings; None means: as in settings.ini, or the default
 ) -> RunFolder:
-    "The run in a folder, to be resumed, or a new one with the given settings."
+    "Return the run in a folder, to be resumed, or a new one with the given settings."
     take_names(given)
     folder = local_path(folder) if folder else ""
     if folder and (folder / RunFolder.INFO).exists():
@@ -157,9 +158,9 @@ def load_agent(
     run: RunFolder | str | Path,   # a run, or its folder
     cycle: str | None = None,      # the agent after this cycle, "cycle-2" say; None: the latest that was measured
 ) -> Learner:
-    "The agent of a run, as it was measured; `RunFolderError` if there is none."
+    "Return the agent of a run, as it was measured; `RunFolderError` if there is none."
     run = run if isinstance(run, RunFolder) else RunFolder(run)
-    measured = [name for name in run.cycles if run.file(RunFolder.CHECKPOINT, name).exists()]
+    measured = run.checkpoints()
     if not measured or (cycle is not None and cycle not in measured):
         raise RunFolderError(f"{run.path.name} has no agent{f' of {cycle}' if cycle else ''}; "
                              f"there are: {', '.join(measured) or 'none yet'}")

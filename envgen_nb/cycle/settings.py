@@ -53,7 +53,7 @@ def current_names(
     return found
 
 
-OWN = ("rates", "worlds", "full")          # what a designer may be told of its own run
+OWN = ("rates", "worlds", "full")          # what a designer may get of its own run
 FEEDBACK = (*OWN, "none")                  # anything else is the folder of another run
 
 
@@ -71,8 +71,9 @@ class RunSettings(BaseModel):
                                 "and the best num_worlds of them are taken; 0: none is tried out")
     trial_episodes: int = Field(4, ge=2, le=100, description="episodes that the agent plays in each proposed world, "
                                 "and as many a player at random; their steps count")
-    chooser: Literal["rule", "designer"] = Field("rule", description="who takes the best of them: a rule, by how much "
-                                                 "can be learned in each, or the designer, who is asked once more")
+    chooser: Literal["rule", "designer"] = Field("rule", description="how the best of them are chosen: by a rule, by "
+                                                 "how much can be learned in each, or by the designer, in a second "
+                                                 "question")
     cycle_steps: int = Field(240_000, ge=1, description="environment steps of training per cycle, T_LLM + T_orig")
     mixture_ratio: float = Field(0.5, ge=0, le=1, description="share of the training in designed worlds")
     curriculum: str = Field("envgen", description="which world is played when: envgen, constant, "
@@ -82,8 +83,8 @@ class RunSettings(BaseModel):
     evaluation_runs: int = Field(3, ge=1, le=100, description="evaluations per measurement, for mean and std")
     evaluation_episodes: int = Field(20, ge=1, le=10_000, description="episodes per evaluation")
 
-    learner: str = Field("ppo", description="who learns: ppo, ppo-memory, ppo-rare, ad, random, scripted (plays by "
-                         "rules), or a class of your own")
+    learner: str = Field("ppo", description="the learning algorithm: ppo, ppo-memory, ppo-rare, ad, random, scripted "
+                         "(plays by rules), or a class of your own")
     reward: str = Field("game", description="what the agent learns from: game (the game's own reward), or a function "
                         "of your own as package.module:function; results stay the game's own")
     preset: str = Field("symbols", description="network of the agent and the numbers it learns with: symbols, "
@@ -93,9 +94,9 @@ class RunSettings(BaseModel):
     threads: int | None = Field(None, ge=1, description="threads that learn at once; None: measured at the start")
     deterministic: bool = Field(False, description="on a GPU: slower, but the same bits every time")
 
-    designer: str = Field("rules", description="who designs the worlds")
+    designer: str = Field("rules", description="what designs the worlds, by its name")
     designer_options: dict[str, Any] = Field(default_factory=dict, description="the designer's own settings")
-    feedback: str = Field("rates", min_length=1, description="what the designer is told: rates (this run's own), "
+    feedback: str = Field("rates", min_length=1, description="what the designer gets: rates (this run's own), "
                           "worlds (and what happened in its worlds), full (and what was missing in the original "
                           "game), none, or the folder of another run (a placebo)")
     bottleneck: bool = Field(False, description="whether the designer is to say first what it believes keeps the agent "
@@ -197,7 +198,7 @@ NAMING = {"simulator": games, "vocabulary": vocabularies, "designer": designers,
 
 
 def take_names(given: Mapping[str, Any]) -> None:
-    "A person has written these settings: the classes that they name may be imported, the servers asked."
+    "Allow the classes that these settings name to be imported, and their servers to be asked: a person wrote them."
     given = current_names(given)
     for name, registry in NAMING.items():
         registry.take(given.get(name))
@@ -209,7 +210,7 @@ def take_names(given: Mapping[str, Any]) -> None:
 
 
 def game_defaults(simulator: str) -> dict[str, Any]:
-    "What a game says of the settings of its runs; nothing for one that is not there, which is complained about later."
+    "Return a game's defaults for the settings of its runs; {} for a game that does not exist, which is an error later."
     try:
         return current_names(get_simulator(simulator).defaults)
     except ValueError:
@@ -217,13 +218,13 @@ def game_defaults(simulator: str) -> dict[str, Any]:
 
 
 def make_settings(**given: Any) -> RunSettings:
-    "The same from what a person has written; also if files are not there that a run with these settings would need."
+    "Return settings that a person has written; `SettingsError` if a run with them could not begin."
     take_names(given)
-    return usable_settings(game_defaults(given.get("simulator", "crafter")) | current_names(given))
+    return usable_settings(given)
 
 
 def changed_settings(settings: RunSettings, **changed: Any) -> RunSettings:
-    "The settings of a run with some that a person has changed; what stays as it is, a person has not written."
+    "Return the settings of a run with those that a person has changed; only these count as written by a person."
     changed = current_names(changed)
     written = {name: value for name, value in changed.items() if value != getattr(settings, name)}
     if isinstance(options := written.get("preset_options"), Mapping):
@@ -241,7 +242,7 @@ def _check_room(settings: RunSettings) -> None:
     if not curriculum.designed:
         if designers.find(settings.designer).designs_worlds:
             raise ValueError(f"designer: the curriculum {settings.curriculum} plays random worlds and no others, so "
-                             "nobody is to design some: set the designer to none")
+                             "no designer is needed: set the designer to none")
         return
     places = curriculum(preset.num_envs, settings.seed, settings.mixture_ratio).places()
     if settings.llm_steps and settings.num_worlds > places:
@@ -262,16 +263,17 @@ def _check_learner(settings: RunSettings) -> None:
 
 
 def new_designer(settings: RunSettings) -> Designer:
-    "The designer of a new run."
+    "Return the designer of a new run."
     return make_designer(settings.designer, **settings.designer_options)
 
 
 def usable_settings(
     given: dict[str, Any],
-    before: RunSettings | None = None,   # those of a run that is there: it keeps what these name
+    before: RunSettings | None = None,   # those of an existing run: what they name is not looked up again
 ) -> RunSettings:
-    "Settings from data whose designer, learner, curriculum and templates are there."
-    settings = checked_settings(given)
+    "Return settings whose designer, learner, curriculum and templates exist; a new run gets the game's defaults."
+    given = current_names(given)
+    settings = checked_settings(given if before else game_defaults(given.get("simulator", "crafter")) | given)
     if settings.vocabulary == "default":                            # a run says which it was
         first = next(iter(get_simulator(settings.simulator).vocabularies))
         settings = settings.model_copy(update={"vocabulary": first})
@@ -308,18 +310,17 @@ def training_plan(
     settings: RunSettings,
     number: int,             # of the cycle, from 1
 ) -> str:
-    "Which cycle this is, how long the agent trains where, and what comes after."
+    "Return in words for the designer which cycle this is, how long the agent trains where, and what comes after."
     there, here = settings.llm_steps, settings.cycle_steps - settings.llm_steps
-    how = {"envgen": f"In each cycle the agent trains for {counted(there, 'step')} in your environments, which share "
-                     f"them equally, then for {counted(here, 'step')} in the ordinary game.",
-           "constant": f"Of the games that the agent plays at the same time {settings.mixture_ratio:.0%} are your "
-                       "environments, to the end of the training; the others are the ordinary game."}
-    share = f"Of the games that the agent plays at the same time {settings.mixture_ratio:.0%} are your environments, "
-    archive = (f"{share}of all cycles so far, to the end of the training; the others are the ordinary game. ")
-    how |= {"learnability": archive + "Again and again the eight are chosen from which most can be learned.",
-            "plr": archive + "Again and again they are drawn, those from which most can be learned more often."}
+    share = f"Of the games that the agent plays at the same time {settings.mixture_ratio:.0%} are your environments"
+    archive = f"{share}, of all cycles so far, to the end of the training; the others are the ordinary game. "
     usual = (f"In each cycle the agent trains for {counted(settings.cycle_steps, 'step')}; the curriculum "
              f"{settings.curriculum} decides which environments are played when.")
+    how = {"envgen": f"In each cycle the agent trains for {counted(there, 'step')} in your environments, which share "
+                     f"them equally, then for {counted(here, 'step')} in the ordinary game.",
+           "constant": f"{share}, to the end of the training; the others are the ordinary game.",
+           "learnability": archive + "Again and again the eight are chosen from which most can be learned.",
+           "plr": archive + "Again and again they are drawn, those from which most can be learned more often."}
     which = (f"Of the {settings.num_proposed} environments that you propose the {settings.num_worlds} best are taken, "
              "after they have been tried out. " if settings.num_candidates else "")
     after = (f"After the last cycle it trains for {counted(settings.final_steps, 'step')} more. "
@@ -329,28 +330,16 @@ def training_plan(
             f"{which}{after}What counts in the end is how well it plays the ordinary game.")
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #735df5de
-# (section, key) → the setting, and what reads it; a dot: one of designer_options
-_INI: dict[tuple[str, str], tuple[str, Callable[[str], Any]]] = {
-    ("designer", "name"): ("designer", str),
-    ("designer", "base_url"): (".base_url", str),
-    ("designer", "model"): (".model", str),
-    ("designer", "api_key_env"): (".api_key_env", str),
-    ("designer", "temperature"): (".temperature", float),
-    ("designer", "max_tokens"): (".max_tokens", int),
-    ("designer", "timeout"): (".timeout", float),
-    ("designer", "max_wait"): (".max_wait", float),
-    ("designer", "price_in"): (".price_in", float),
-    ("designer", "price_out"): (".price_out", float),
-    ("designer", "currency"): (".currency", str),
-    ("designer", "max_reasks"): ("max_reasks", int),
-    ("agent", "preset"): ("preset", str),
-    ("agent", "learner"): ("learner", str),
-    ("agent", "reward"): ("reward", str),
-    ("agent", "device"): ("device", str),
-    ("agent", "threads"): ("threads", int),
-    ("runs", "folder"): ("folder", local_path),
+# section → key → how its text is read. Most keys of [designer] are options of the designer, the others are settings.
+_INI: dict[str, dict[str, Callable[[str], Any]]] = {
+    "designer": {"name": str, "base_url": str, "model": str, "api_key_env": str, "temperature": float,
+                 "max_tokens": int, "timeout": float, "max_wait": float, "price_in": float, "price_out": float,
+                 "currency": str, "max_reasks": int},
+    "agent": {"preset": str, "learner": str, "reward": str, "device": str, "threads": int},
+    "runs": {"folder": local_path},
 }
-_OLD = {("designer", "provider"): "name"}     # what was called otherwise before 0.2; still read, and said
+_SETTING = {"name": "designer", "max_reasks": "max_reasks"}     # keys of [designer] that are settings
+_OLD = {("designer", "provider"): "name"}                       # names from before 0.2; still read, with a note
 
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #b2e31414
@@ -388,16 +377,16 @@ def read_ini(
         parser.read(path, encoding="utf-8")
     except (configparser.Error, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {error}") from None
-    found: dict[str, dict[str, Any]] = {section: {} for section, _ in _INI}
+    found: dict[str, dict[str, Any]] = {section: {} for section in _INI}
     for section in parser.sections():
         for key, text in parser[section].items():
             if (section, key) in _OLD:
                 print(f"{path}: [{section}] {key} is now called {_OLD[section, key]}", file=sys.stderr)
                 key = _OLD[section, key]
-            if (section, key) not in _INI:
-                known = ", ".join(k for s, k in _INI if s == section) or ", ".join(f"[{s}]" for s in found)
+            kind = _INI.get(section, {}).get(key)
+            if kind is None:
+                known = ", ".join(_INI.get(section, [f"[{section}]" for section in _INI]))
                 raise SettingsError(f"{path}: there is no [{section}] {key}; known: {known}")
-            kind = _INI[section, key][1]
             try:
                 if text:
                     found[section][key] = kind(text)
@@ -408,7 +397,7 @@ def read_ini(
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #369916cc
 def _shown(settings: dict[str, Any]) -> bool:
-    "Whether the game shows what the agent sees; of names that do not exist it is supposed, and complained later."
+    "True if the game shows what the agent sees, or if a name does not exist, which is an error later."
     try:
         seen = get_preset(settings.get("preset", "symbols")).obs
         return seen in get_simulator(settings.get("simulator", "crafter")).observations
@@ -420,16 +409,10 @@ def load_settings(
     path: str | Path | None = None,     # the kit's own settings file; None: of `find_ini`
     **given: Any,                       # settings that override it; None means "not given"
 ) -> RunSettings:
-    "The settings of a run: defaults, then settings.ini, then what is given; `SettingsError` if they make no sense."
-    merged: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-    for section, entries in read_ini(path).items():
-        for key, value in entries.items():
-            name = _INI[section, key][0]
-            if name.startswith("."):
-                options[name[1:]] = value
-            elif name != "folder":
-                merged[name] = value
+    "Return the settings of a run: defaults, then settings.ini, then what is given; `SettingsError` if they are wrong."
+    ini = read_ini(path)
+    options = {key: value for key, value in ini["designer"].items() if key not in _SETTING}
+    merged = ini["agent"] | {_SETTING[key]: value for key, value in ini["designer"].items() if key in _SETTING}
     given = current_names({name: value for name, value in given.items() if value is not None})
     if not _shown(merged | given):
         merged.pop("preset", None)
@@ -442,4 +425,4 @@ def load_settings(
         except ValueError as error:
             raise SettingsError(f"designer: {error}") from None
         merged["designer_options"] = {name: value for name, value in options.items() if name in takes} | own
-    return usable_settings(game_defaults(merged.get("simulator", "crafter")) | merged)
+    return usable_settings(merged)

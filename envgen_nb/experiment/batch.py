@@ -166,7 +166,7 @@ def _kernel() -> Iterator[AsyncKernelManager]:
 
 @contextlib.contextmanager
 def _watched(folder: Path) -> Iterator[None]:
-    "Tell the terminal what goes on in a run's folder."
+    "Print the progress of a run on the terminal."
     stop = threading.Event()
     watcher = threading.Thread(target=watch, args=(folder, stop), daemon=True)
     watcher.start()
@@ -182,7 +182,7 @@ class NotebookError(RuntimeError):
 
 
 def _literal(path: Path) -> str:
-    "A path for papermill, which fills in what stands in braces."
+    "Escape the braces of a path, which papermill would fill in."
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
@@ -191,7 +191,7 @@ def run_notebook(
     folder: str | Path,                   # of the run
     new: bool = True,                     # False: go on with the run that is there
 ) -> Path:                                # the executed notebook, in the run folder
-    """Run the lab notebook headless with papermill and tell the terminal how it goes.
+    """Run the lab notebook headless with papermill and print its progress on the terminal.
 
     Errors: `RunFolderError` for a new run where something is already, `FolderInUse` for one that another process works
     on, `FolderGone` for one that is renamed or deleted meanwhile, `NotebookError`. Each of them, and Ctrl-C, has a note
@@ -228,7 +228,7 @@ def run(
     folder: str | Path = "",      # of the run; "": a new one in the runs folder. One that is there is resumed
     **settings: Any,              # as of `RunSettings`, e.g. designer="none", seed=3
 ) -> RunFolder:
-    "A whole run in this process, told on the terminal. When it is stopped, the same folder goes on with it."
+    "Do a whole run in this process, and print its progress. When it is stopped, the same call goes on with its folder."
     found = open_run(folder, simulator=simulator, **settings)
     with _watched(found.path):
         for _ in run_cycles(found.path):
