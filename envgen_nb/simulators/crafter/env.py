@@ -22,6 +22,7 @@ from .spaces import KnownWorld, check_settings, observation_space
 from .symbols import symbols
 from .vector import CrafterVectorEnv, check_engine
 from .world import CrafterWorld, meaning
+from ...game.vector import step_limits
 
 # %% ../../../nbs/9_simulators/crafter/18_env.ipynb #1dc81f15
 def check_render_mode(render_mode: Any) -> None:
@@ -165,9 +166,8 @@ def make_crafter_vec(
     check_render_mode(render_mode)
     if world is not None and "worlds" in options:
         raise ValueError("either one world for all, or worlds")
-    limits = length if isinstance(length, Sequence) else [length]
     if max_episode_steps is not None:
-        limits = [max_episode_steps if limit is None else min(limit, max_episode_steps) for limit in limits]
+        limits = step_limits(length, len(options.get("worlds", (world,))), LENGTH, LENGTH)
+        length = [min(limit, max_episode_steps) for limit in limits]
     usual = {"worlds": (world,), "seed": np.random.SeedSequence().entropy % 2 ** 63}
-    return CrafterVectorEnv(num_envs=num_envs, length=limits if isinstance(length, Sequence) else limits[0],
-                            **(usual | options))
+    return CrafterVectorEnv(num_envs=num_envs, length=length, **(usual | options))

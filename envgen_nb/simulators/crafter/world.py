@@ -63,10 +63,9 @@ class CrafterWorld(World):
         section = data.get("environment_settings") if isinstance(data, dict) else None
         if not isinstance(section, dict):
             return data
-        known = {name: value for name, value in section.items()
-                 if not (value == "default" and name in EnvironmentSettings.model_fields)}
         known = {name: "very common" if value == "very_common" and name.endswith("_rarity") else value
-                 for name, value in known.items()}
+                 for name, value in section.items()
+                 if value != "default" or name not in EnvironmentSettings.model_fields}
         return {**data, "environment_settings": known}
 
 # %% ../../../nbs/9_simulators/crafter/01_world.ipynb #8f60ba11

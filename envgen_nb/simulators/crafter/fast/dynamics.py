@@ -40,35 +40,30 @@ def _item(amounts: dict[str, int]) -> np.ndarray:
     return np.array([amounts.get(name, 0) for name in ITEMS], np.int16)
 
 
-def _objective(name: str) -> int:
-    return OBJECTIVES.index(name)
-
-
-_COLLECT = {MATERIALS.index(name): rule for name, rule in constants.collect.items()}
-_NEEDS = np.stack([_item(_COLLECT.get(m, {}).get("require", {})) for m in range(len(MATERIALS))])
-_GIVES = np.stack([_item(_COLLECT.get(m, {}).get("receive", {})) for m in range(len(MATERIALS))])
-_LEAVES = np.array([MATERIALS.index(_COLLECT[m]["leaves"]) if m in _COLLECT else 0 for m in range(len(MATERIALS))])
-_CHANCE = np.array([_COLLECT.get(m, {}).get("probability", 1.0) for m in range(len(MATERIALS))])
-_COLLECTED = np.array([[_objective(f"collect_{name}") for name in _COLLECT[m]["receive"]][0] if m in _COLLECT else -1
-                       for m in range(len(MATERIALS))])
+_COLLECT = [constants.collect.get(name, {}) for name in MATERIALS]
+_NEEDS = np.stack([_item(rule.get("require", {})) for rule in _COLLECT])
+_GIVES = np.stack([_item(rule.get("receive", {})) for rule in _COLLECT])
+_LEAVES = np.array([MATERIALS.index(rule.get("leaves")) for rule in _COLLECT])           # 0 is None
+_CHANCE = np.array([rule.get("probability", 1.0) for rule in _COLLECT])
+_COLLECTED = np.array([OBJECTIVES.index(f"collect_{next(iter(rule['receive']))}") if rule else -1 for rule in _COLLECT])
 
 # %% ../../../../nbs/9_simulators/crafter/11_fast_dynamics.ipynb #f5ec0ec3
 _PLACE, _MAKE = constants.place, constants.make
 _PLACE_COST = np.stack([_item(rule["uses"]) for rule in _PLACE.values()])
 _PLACE_WHERE = np.array([[m in rule["where"] for m in MATERIALS] for rule in _PLACE.values()])
 _PLACE_WHAT = np.array([MATERIALS.index(name) if rule["type"] == "material" else 0 for name, rule in _PLACE.items()])
-_PLACED = np.array([_objective(f"place_{name}") for name in _PLACE])
+_PLACED = np.array([OBJECTIVES.index(f"place_{name}") for name in _PLACE])
 _MAKE_COST = np.stack([_item(rule["uses"]) for rule in _MAKE.values()])
 _MAKE_TABLE = np.array(["table" in rule["nearby"] for rule in _MAKE.values()])
 _MAKE_FURNACE = np.array(["furnace" in rule["nearby"] for rule in _MAKE.values()])
 _MAKE_WHAT = np.array([ITEMS.index(name) for name in _MAKE])
 _MAKE_GIVES = np.array([rule["gives"] for rule in _MAKE.values()])
-_MADE = np.array([_objective(f"make_{name}") for name in _MAKE])
+_MADE = np.array([OBJECTIVES.index(f"make_{name}") for name in _MAKE])
 
 NOOP, FIRST_MOVE, DO, SLEEP, FIRST_PLACE, FIRST_MAKE = (
     ACTIONS.index(name) for name in ("noop", "move_left", "do", "sleep", "place_stone", "make_wood_pickaxe"))
-WAKE_UP, EAT_PLANT, EAT_COW, DEFEAT_ZOMBIE, DEFEAT_SKELETON, PLACE_PLANT = (
-    _objective(name) for name in ("wake_up", "eat_plant", "eat_cow", "defeat_zombie", "defeat_skeleton", "place_plant"))
+WAKE_UP, EAT_PLANT, EAT_COW, DEFEAT_ZOMBIE, DEFEAT_SKELETON, PLACE_PLANT = map(
+    OBJECTIVES.index, ("wake_up", "eat_plant", "eat_cow", "defeat_zombie", "defeat_skeleton", "place_plant"))
 WOOD_SWORD, STONE_SWORD, IRON_SWORD = (ITEMS.index(f"{name}_sword") for name in ("wood", "stone", "iron"))
 
 # %% ../../../../nbs/9_simulators/crafter/11_fast_dynamics.ipynb #98b3087b

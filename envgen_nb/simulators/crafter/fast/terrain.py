@@ -142,9 +142,9 @@ def place_near(game: np.void, rules: np.void, scratch: np.void) -> None:
     for thing in range(6):
         if not rules.near[thing]:
             continue
-        count = _spots(game, left, top, taken, table if thing == NEAR_FURNACE else -1, True, spots)
-        if not count:
-            count = _spots(game, left, top, taken, table if thing == NEAR_FURNACE else -1, False, spots)
+        beside = table if thing == NEAR_FURNACE else -1
+        count = (_spots(game, left, top, taken, beside, True, spots)
+                 or _spots(game, left, top, taken, beside, False, spots))
         if not count:
             continue
         at = spots[integer(game, count)]
