@@ -316,7 +316,7 @@ class Game(_env.Env):
         self,
         world: CrafterWorld | Meaning | None = None,   # a world or its numbers; None: the ordinary game
         seed: int = 0,                                 # the base seed; episode e is made from hash((seed, e))
-        length: int = LENGTH,                          # steps after which an episode is over, if the world says none
+        length: int = LENGTH,                          # steps after which an episode is over, if the world sets none
         size: tuple[int, int] = SIZE,                  # of the stock observation, width and height in pixels
     ):
         self._numbers = world if isinstance(world, Meaning) else meaning(world)

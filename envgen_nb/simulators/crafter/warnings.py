@@ -47,7 +47,7 @@ class _Reach:
                 | (set(rule.get("nearby", ())) - self.built))
 
     def allows(self, rule: Mapping[str, Any]) -> bool:
-        "Whether a rule can be followed."
+        "True if a rule can be followed."
         return not self.lacks(rule)
 
 # %% ../../../nbs/9_simulators/crafter/19_warnings.ipynb #7ab95a0c

@@ -229,12 +229,12 @@ class Landscape:
 
     @property
     def wet(self) -> bool:
-        "Whether there can be water and sand."
+        "True if there can be water and sand."
         return 1.25 * self.water > 0.25
 
     @property
     def rocky(self) -> bool:
-        "Whether there can be mountains, and what is found in them."
+        "True if there can be mountains, and what is found in them."
         return 1.32 * self.mountain > 0.15
 
 

@@ -295,7 +295,7 @@ def _step(place: Place, i: int, tools: Tools) -> None:
 
 @merged
 def _play_on(place: Place, i: int, tools: Tools) -> bool:
-    "Play the action of a game: whether its next episode begins in the same step."
+    "Play the action of a game: True if its next episode begins in the same step."
     game, stats, rules = place.games[i], place.board[i], place.rules[place.board[i].world]
     stats.reward = advance(game, rules, place.tables.lights, stats.action)
     game.total += stats.reward
@@ -312,7 +312,7 @@ def _play_on(place: Place, i: int, tools: Tools) -> bool:
 
 @merged
 def _end(place: Place, i: int) -> bool:
-    "An episode is over: write its results. Whether the next begins in the same step."
+    "Write the results of an episode that is over: True if the next begins in the same step."
     game, stats, next_step = place.games[i], place.board[i], place.call[0].next_step
     game.played += 1
     stats.total, stats.length, stats.last_world = game.total, game.step, stats.world
@@ -527,7 +527,7 @@ def _writable(value: Any) -> Any:
 # %% ../../../../nbs/9_simulators/crafter/15_fast_batch.ipynb #5ca8f144
 @functools.cache
 def prepare() -> None:
-    "Compile the engine, or load it from its folder; says so if it takes long. `RuntimeError` if it is switched off."
+    "Compile the engine or load it, with a message if that takes long; `RuntimeError` if compiling is switched off."
     if numba.config.DISABLE_JIT:
         raise RuntimeError("NUMBA_DISABLE_JIT is set, and the fast engine of Crafter exists only compiled: unset it, "
                            "or ask for engine='reference'")

@@ -69,7 +69,7 @@ WOOD_SWORD, STONE_SWORD, IRON_SWORD = (ITEMS.index(f"{name}_sword") for name in 
 # %% ../../../../nbs/9_simulators/crafter/11_fast_dynamics.ipynb #98b3087b
 @inner
 def is_free(game: np.void, x: int, y: int) -> bool:
-    "Whether a creature may step on a cell: it is walkable, and nothing is on it."
+    "True if a creature may step on a cell: it is walkable, and nothing is on it."
     if not inside(x, y) or game.slot[x, y]:
         return False
     return is_ground(game.material[x, y])
@@ -126,7 +126,7 @@ def hurt_player(game: np.void, damage: int, harm: int) -> None:
 
 @inner
 def _affords(game: np.void, cost: np.ndarray) -> bool:
-    "Whether the inventory holds at least this much of everything."
+    "True if the inventory holds at least this much of everything."
     for item in range(len(cost)):
         if game.inventory[item] < cost[item]:
             return False
@@ -196,7 +196,7 @@ def _place(game: np.void, what: int, x: int, y: int, material: int) -> None:
 
 @inner
 def _near(game: np.void, material: int) -> bool:
-    "Whether one of the 9 cells around the player is of a material. At the map's left and upper edge it never is."
+    "True if one of the 9 cells around the player is of a material. At the map's left and upper edge it never is."
     x, y = np.int64(game.x[1]), np.int64(game.y[1])
     if x == 0 or y == 0:
         return False
@@ -359,7 +359,7 @@ def _shoot(game: np.void, slot: int) -> None:
 
 @inner
 def _arrow_flies(game: np.void, x: int, y: int) -> bool:
-    "Whether an arrow may be on a cell: it is walkable, water or lava, and nothing is there."
+    "True if an arrow may be on a cell: it is walkable, water or lava, and nothing is there."
     if not inside(x, y) or game.slot[x, y]:
         return False
     material = game.material[x, y]

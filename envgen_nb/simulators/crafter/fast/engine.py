@@ -260,7 +260,7 @@ class FastGame:
         self,
         world: CrafterWorld | Meaning | None = None,   # a world or its numbers; None: the ordinary game
         seed: int = 0,                                 # the base seed; episode e is made from hash((seed, e))
-        length: int = LENGTH,                          # steps after which an episode is over, if the world says none
+        length: int = LENGTH,                          # steps after which an episode is over, if the world sets none
         size: tuple[int, int] = SIZE,                  # of the stock observation; others are drawn by the package
     ):
         prepare()

@@ -62,7 +62,7 @@ def _next(game: np.void) -> np.uint32:
 # %% ../../../../nbs/9_simulators/crafter/08_fast_random.ipynb #f3bd938e
 @inner
 def exceeds(game: np.void, threshold: float) -> bool:
-    "Whether the next uniform number is greater than a number from 0 to 1."
+    "True if the next uniform number is greater than a number from 0 to 1."
     first, second = _next(game), _next(game)
     high, limit = np.float64(_temper(first) >> np.uint32(5)), threshold * 134217728.0       # 2 ** 27
     if high > limit or high + 1.0 <= limit:
@@ -73,7 +73,7 @@ def exceeds(game: np.void, threshold: float) -> bool:
 # %% ../../../../nbs/9_simulators/crafter/08_fast_random.ipynb #aaf812ae
 @inner
 def below(game: np.void, chance: float) -> bool:
-    "Whether the next uniform number is less than a number from 0 to 1."
+    "True if the next uniform number is less than a number from 0 to 1."
     first, second = _next(game), _next(game)
     high, limit = np.float64(_temper(first) >> np.uint32(5)), chance * 134217728.0
     if high >= limit or high + 1.0 <= limit:

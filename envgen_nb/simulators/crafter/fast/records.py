@@ -84,7 +84,7 @@ _RANGES = {"word": (0, 624), "slots": (1, MOST - 1), "objects": (1, MOST - 1), "
 def broken(
     record: np.ndarray,     # () of dtype GAME, from anywhere
 ) -> str:                   # what is wrong; empty if nothing
-    "Whether a record can be a game: if so, compiled code that plays it stays within its arrays."
+    "What keeps a record from being a game; if nothing does, compiled code that plays it stays within its arrays."
     for field, (low, high) in _RANGES.items():
         if not (record[field].min() >= low and record[field].max() <= high):       # NaN is in no range
             return f"{field} must be from {low} to {high}"

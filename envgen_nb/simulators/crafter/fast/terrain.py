@@ -200,7 +200,7 @@ MEADOW, MOUNTAIN_EDGE, TUNNEL_PLACE, SHORE = range(1, 5)      # 0: the middle of
 
 @inner
 def _beside(game: np.void, x: int, y: int, water: bool) -> bool:
-    "Whether one of the 4 cells beside a cell is water, or else rock."
+    "True if one of the 4 cells beside a cell is water, or else rock."
     for way in range(4):
         i, j = x + DX[way], y + DY[way]
         if not inside(i, j):
@@ -213,7 +213,7 @@ def _beside(game: np.void, x: int, y: int, water: bool) -> bool:
 
 @inner
 def _is_place(game: np.void, scratch: np.void, place: int, x: int, y: int) -> bool:
-    "Whether a cell is of a kind of place (`simulators.crafter.reference._places`)."
+    "True if a cell is of a kind of place (`simulators.crafter.reference._places`)."
     here = game.material[x, y]
     if not is_ground(here):
         return False
