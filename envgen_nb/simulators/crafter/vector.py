@@ -39,7 +39,7 @@ def _check_worlds(
 
 
 def _gives(known: Sequence[KnownWorld]) -> bool:
-    "Whether in one of these worlds something counts as achieved from the start."
+    "True if in one of these worlds something counts as achieved from the start."
     return any(world.numbers.achieved or world.numbers.moment for world in known)
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #8b7d86ff
@@ -137,7 +137,7 @@ def render(self: CrafterVectorEnv) -> tuple[np.ndarray, ...]:
 
 @patch
 def semantic(self: CrafterVectorEnv) -> np.ndarray:
-    "The whole map of each sub-environment, (N, 64, 64) uint8, as the package's info tells it."
+    "The whole map of each sub-environment, (N, 64, 64) uint8, as in the package's info."
     self.need("map")
     return self._engine.semantic()
 
@@ -158,7 +158,7 @@ def conditions(self: CrafterVectorEnv) -> np.ndarray:
     "Which of `envgen_nb.simulators.crafter.fast.dynamics.CONDITIONS` hold in each sub-environment, (N, C) bool."
     self.need("game to ask about")
     if not isinstance(self._engine, Engine):
-        raise RuntimeError("engine='reference' does not tell conditions; make the environment without it")
+        raise RuntimeError("engine='reference' has no conditions: make the environment without it")
     bits = self._engine.conditions().astype(np.int64)
     return (bits[:, None] >> np.arange(len(CONDITIONS)) & 1).astype(bool)
 

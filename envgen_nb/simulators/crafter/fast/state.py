@@ -215,7 +215,7 @@ def set_material(game: np.void, x: int, y: int, material: int) -> None:
 
 @inner
 def is_ground(material: int) -> bool:
-    "Whether one can walk on it."
+    "True if one can walk on it."
     return material == GRASS or material == SAND or material == PATH
 
 
@@ -227,5 +227,5 @@ def sign(value: int) -> int:
 
 @inner
 def inside(x: int, y: int) -> bool:
-    "Whether a cell is on the map."
+    "True if a cell is on the map."
     return 0 <= x < WIDTH and 0 <= y < HEIGHT

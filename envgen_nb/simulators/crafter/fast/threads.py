@@ -108,7 +108,7 @@ def announce(flags: np.ndarray, pieces: int) -> None:
 
 @inner
 def _is_left(share: int) -> bool:
-    "Whether a share has a piece that no thread has taken."
+    "True if a share has a piece that no thread has taken."
     return share & MASK < share >> BITS
 
 
@@ -127,7 +127,7 @@ def take(flags: np.ndarray, thread: int) -> int:
 
 @inner
 def has_work(flags: np.ndarray) -> bool:
-    "Whether there is a piece or a background job that no thread has taken."
+    "True if there is a piece or a background job that no thread has taken."
     for place in range(FIRST + SHARE, len(flags), APART):
         if _is_left(read(flags, place)):
             return True
@@ -170,7 +170,7 @@ def wait_for_others(flags: np.ndarray) -> bool:
 
 @inner
 def wake(flags: np.ndarray) -> bool:
-    "Whether some helpers sleep. Then the `RING` of those that the caller has to wake is 1."
+    "True if some helpers sleep. Then the `RING` of those that the caller has to wake is 1."
     some = False
     for place in range(FIRST + APART, len(flags), APART):
         flags[place + RING] = read(flags, place + ASLEEP) == 1 and swap(flags, place + ASLEEP, 0) == 1
