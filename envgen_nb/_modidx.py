@@ -2740,8 +2740,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                                   'envgen_nb/simulators/crafter/fast/dynamics.py'),
                                                             'envgen_nb.simulators.crafter.fast.dynamics._needs': ( '9_simulators/crafter/fast_dynamics.html#_needs',
                                                                                                                    'envgen_nb/simulators/crafter/fast/dynamics.py'),
-                                                            'envgen_nb.simulators.crafter.fast.dynamics._objective': ( '9_simulators/crafter/fast_dynamics.html#_objective',
-                                                                                                                       'envgen_nb/simulators/crafter/fast/dynamics.py'),
                                                             'envgen_nb.simulators.crafter.fast.dynamics._pays': ( '9_simulators/crafter/fast_dynamics.html#_pays',
                                                                                                                   'envgen_nb/simulators/crafter/fast/dynamics.py'),
                                                             'envgen_nb.simulators.crafter.fast.dynamics._place': ( '9_simulators/crafter/fast_dynamics.html#_place',
