@@ -38,7 +38,7 @@ class _Lanes(types.Type):
 
 @register_model(_Lanes)
 class _LanesModel(models.PrimitiveModel):
-    "How it is kept: in one register, where there are such."
+    "Keep it in one register, where there are such."
 
     def __init__(self, manager: Any, kind: _Lanes):
         super().__init__(manager, kind, _FLOATS)
@@ -357,7 +357,7 @@ def _arrays(*tensors: Tensor) -> list[np.ndarray]:
 
 
 class Read(torch.autograd.Function):
-    "What attention sees and where, and what is kept of each near cell; everything but the indices is float32."
+    "What attention sees and where, and features of each near cell; everything but the indices is float32."
 
     @staticmethod
     def forward(

@@ -38,7 +38,7 @@ def fan_in_(layer: nn.Module, scale: float, generator: torch.Generator) -> None:
 def has_bf16(
     kind: str,   # of device: "cpu", "cuda", …
 ) -> bool:
-    "Whether this machine multiplies bfloat16 matrices in hardware."
+    "True if this machine multiplies bfloat16 matrices in hardware."
     if kind == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return kind == "cpu" and getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)()
@@ -75,7 +75,7 @@ class Linear(nn.Linear):
         return F.linear(x, weight, bias)
 
     def copies(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        "Weight and bias in another type."
+        "Return weight and bias in another type."
         with torch.inference_mode(False), torch.no_grad():       # in this order: the first turns gradients on
             return self.weight.to(dtype), None if self.bias is None else self.bias.to(dtype)
 
@@ -147,7 +147,7 @@ class Norm(nn.GroupNorm):
         return self.as_it_lies(x) if x.is_cuda else super().forward(x)
 
     def as_it_lies(self, x: Tensor) -> Tensor:
-        "The same for (B, C, H, W) with the channels last in memory, in the type of x."
+        "Normalise (B, C, H, W) with the channels last in memory, in the type of x."
         rows = x.permute(0, 2, 3, 1)
         with torch.autocast(x.device.type, enabled=False):
             normed = F.layer_norm(rows, rows.shape[1:], eps=self.eps)
@@ -215,13 +215,13 @@ class ReturnNorm(nn.Module):
 
     @torch.no_grad()
     def update(self, returns: Tensor) -> None:
-        "Take a minibatch of returns (B,) into the averages."
+        "Update the averages with a minibatch of returns (B,)."
         for buffer, seen in ((self.sum, returns.mean()), (self.sum_of_squares, returns.square().mean()),
                              (self.weight, 1.0)):
             buffer.mul_(self.beta).add_(seen * (1 - self.beta))
 
     def mean_std(self) -> tuple[Tensor, Tensor]:
-        "μ and σ as they are now."
+        "Return the current μ and σ."
         weight = self.weight.clamp(min=1e-6)
         mean = self.sum / weight
         return mean, (self.sum_of_squares / weight - mean.square()).clamp(min=self.smallest_variance).sqrt()
@@ -253,7 +253,7 @@ def check_filled(network: nn.Module) -> None:
 
 @torch.no_grad()
 def initialise(network: nn.Module, generator: torch.Generator) -> None:
-    "Fill every weight, in the order of the modules, each kind as it says itself."
+    "Fill every weight, in the order of the modules, by their methods `initialise`."
     for module in network.modules():
         if isinstance(module, (nn.GroupNorm, nn.LayerNorm)):
             module.reset_parameters()                                  # ones and zeros: nothing random
@@ -295,7 +295,7 @@ class Policy(nn.Module):
         self._linears = [module for module in self.modules() if isinstance(module, Linear)]
 
     def between(self, network: Network) -> int:
-        "Build what stands between the encoder and the heads, here nothing; how many numbers the heads read."
+        "Build layers between the encoder and the heads, here none; return how many features the heads read."
         return network.hidden[-1]
 
     @property
@@ -306,7 +306,7 @@ class Policy(nn.Module):
 
     @contextlib.contextmanager
     def frozen_weights(self) -> Iterator[None]:
-        "For as long as the weights stay as they are: copies of them in half the bits are made only once."
+        "Cache the bfloat16 weights while they are frozen."
         if self.dtype == torch.float32 or not self._linears or self._linears[0].kept:
             yield
             return
@@ -322,15 +322,15 @@ class Policy(nn.Module):
         self,
         obs: Tensor | dict[str, Tensor],  # a batch, as `as_tensors` gives it
     ) -> tuple[Tensor, Tensor]:           # logits (B, A), value (B,) in the game's own units; float32
-        "What it would do, and what it expects."
+        "Return logits and value of a batch of observations."
         return self.heads(self.features(obs))
 
     def features(self, obs: Tensor | dict[str, Tensor]) -> Tensor:
-        "What the heads read of a batch, (B, F) float32."
+        "Return the features of a batch that the heads read, (B, F) float32."
         return self.encoder(obs, self.dtype).float()
 
     def heads(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        "Logits and value, from features."
+        "Return logits and value from features."
         mean, std = self.returns.mean_std()
         return self.actor(features), mean + std * self.critic(features).squeeze(-1)
 
@@ -339,18 +339,18 @@ def get_device(
     name: str,                 # "cpu", "cuda" or, say, "cuda:1"
     must_exist: bool = True,   # False: only the name is checked
 ) -> torch.device:
-    "The device of that name; `ValueError` if there is none."
+    "Return the device of that name; `ValueError` if there is none."
     kind, _, number = name.partition(":")
     if kind not in ("cpu", "cuda") or (number and (kind == "cpu" or not number.isdecimal())):
-        raise ValueError(f"device: {name!r} is none; say cpu, cuda or, with several GPUs, cuda:1")
+        raise ValueError(f"device: {name!r} is no device; use cpu, cuda or, with several GPUs, cuda:1")
     if must_exist and kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
         raise ValueError(f"device: {name} is not there; torch {torch.__version__} can use {torch.cuda.device_count()} "
-                         "GPUs here. Say cpu, or install a torch with CUDA and its driver (https://pytorch.org)")
+                         "GPUs here. Use cpu, or install a torch with CUDA and its driver (https://pytorch.org)")
     return torch.device(name)
 
 
 def gpu_facts(device: torch.device) -> dict[str, str]:
-    "Which GPU that is; nothing for the CPU."
+    "Return the name of the GPU; {} for the CPU."
     return {"gpu": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}
 
 # %% ../../nbs/3_agent/02_networks.ipynb #d73beafa
@@ -358,7 +358,7 @@ def as_tensors(
     obs: Any,                                 # a batch of observations: arrays or tensors, or a dictionary of them
     device: torch.device | str = "cpu",
 ) -> Tensor | dict[str, Tensor]:
-    "The same observations as tensors; on the CPU they share the arrays' memory, so who keeps them copies them."
+    "Return the observations as tensors; on the CPU they share the arrays' memory, so copy what is kept."
     if isinstance(obs, dict):
         return {name: torch.as_tensor(value, device=device) for name, value in obs.items()}
     return torch.as_tensor(obs, device=device)

@@ -31,14 +31,6 @@ from .presets import Preset
 from .threads import WorkerPool, choose_threads
 
 # %% ../../nbs/3_agent/10_on_policy.ipynb #9b899435
-def _cut(batch: Any, microbatches: int) -> list[Any]:
-    "A batch in that many microbatches of almost the same size, fewer if it has fewer rows."
-    if isinstance(batch, dict):
-        cut = {name: _cut(value, microbatches) for name, value in batch.items()}
-        return [dict(zip(cut, values, strict=True)) for values in zip(*cut.values(), strict=True)]
-    return list(batch.tensor_split(min(microbatches, len(batch))))
-
-
 def compute_gradients(
     policy: Policy,
     batch: dict[str, Any],   # a minibatch
@@ -48,8 +40,8 @@ def compute_gradients(
 ) -> tuple[list[Tensor], dict[str, Tensor]]:   # one per parameter; the loss, its parts and the diagnostics
     "Compute the gradient of a loss over one minibatch."
     parameters, size = list(policy.learned.values()), len(batch["actions"])
-    if parameters[0].device.type != "cpu":
-        microbatches = 1
+    parts = 1 if parameters[0].device.type != "cpu" else min(microbatches, size)
+    cut = [tree_index(batch, slice(int(rows[0]), int(rows[-1]) + 1)) for rows in torch.arange(size).tensor_split(parts)]
 
     def work(microbatch: dict[str, Any]) -> tuple[list[Tensor], dict[str, Tensor]]:
         loss, stats = loss_of(microbatch)
@@ -60,7 +52,7 @@ def compute_gradients(
         return found, {name: value.detach() * share for name, value in ({"loss": loss} | stats).items()}
 
     with policy.frozen_weights():
-        (found, stats), *others = pool.each(work, _cut(batch, microbatches))
+        (found, stats), *others = pool.each(work, cut)
     for more, more_stats in others:
         torch._foreach_add_(found, more)
         stats = {name: value + more_stats[name] for name, value in stats.items()}
@@ -86,7 +78,7 @@ class OnPolicyLearner(Learner):
         self.recorded: tuple[Captured, Captured] | None = None          # on a GPU: `policy` and `gradients`
 
     def __getstate__(self) -> dict[str, Any]:
-        "What a copy or a pickle takes along. Recordings know tensors by their addresses, so a copy records anew."
+        "Return the state of a copy or pickle. Recordings hold addresses of tensors, so a copy records anew."
         return vars(self) | {"recorded": None}
 
     def make_optimizer(self) -> torch.optim.Optimizer:
@@ -107,7 +99,7 @@ class OnPolicyLearner(Learner):
             yield
 
     def speed_up(self, threads: int | None = None) -> int:
-        "Use that many threads, or as many as compute gradients fastest here and now, which takes about two seconds."
+        "Use that many threads; None: measure which number computes gradients fastest, in about two seconds."
         self.pool = WorkerPool(fastest_threads(self) if threads is None else threads)
         return self.pool.threads
 
@@ -117,7 +109,7 @@ class OnPolicyLearner(Learner):
             "shuffle_generator": self.shuffle_generator.get_state()})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        "Become the learner of a state; `CheckpointError`, before anything is overwritten, if it does not fit."
+        "Restore a saved state; `CheckpointError`, before anything is overwritten, if it does not fit."
         check_state(self, state)
         state = copy.deepcopy(state)            # the optimiser would go on writing into the caller's tensors
         self.policy.load_state_dict(state["policy"])
@@ -238,7 +230,7 @@ def follow(
 
 @patch
 def update(self: OnPolicyLearner, minibatch: dict[str, Any], where: str) -> dict[str, Tensor]:
-    "Learn from one minibatch; the parts of the loss, diagnostics and the length of the gradient."
+    "Learn from one minibatch; return the parts of the loss, diagnostics and the length of the gradient."
     self.policy.returns.update(minibatch["returns"])
     found, parts = (self.recorded[1] if self.recorded else self.gradients)(minibatch)
     length = self.follow(dict(zip(self.policy.learned, found, strict=True)), where,
@@ -250,7 +242,7 @@ def update(self: OnPolicyLearner, minibatch: dict[str, Any], where: str) -> dict
 # %% ../../nbs/3_agent/10_on_policy.ipynb #d0634aa2
 @patch
 def learn(self: OnPolicyLearner, rollout: Rollout, check: Callable[[], None] = noop) -> dict[str, float]:
-    "Learn from a rollout; `NotFiniteError` names what broke down, and the weights are then those from before it."
+    "Learn from a rollout; `NotFiniteError` names a number that broke down, and the weights are those from before it."
     if self.records and self.device.type == "cuda" and not self.recorded:
         self.recorded = record(self)
     self.notes, seen = FiniteNotes(self.device), copy.deepcopy(self.policy.returns.state_dict())
@@ -299,7 +291,7 @@ def record(learner: OnPolicyLearner) -> tuple[Captured, Captured]:
 
 # %% ../../nbs/3_agent/10_on_policy.ipynb #dd91b8d4
 def fastest_threads(learner: OnPolicyLearner) -> int:
-    "Measure how many threads compute this learner's gradients fastest here and now; it takes about two seconds."
+    "Measure how many threads compute this learner's gradients fastest, in about two seconds."
     preset, microbatches = learner.preset, learner.preset.algorithm.microbatches
     if learner.device.type != "cpu":
         return 1

@@ -26,7 +26,7 @@ def numbers(
     largest: Tensor,     # on the same device: of a vector, the largest value of each number (n,); of others not needed
     space: spaces.Box,
 ) -> Tensor:             # (B, n)
-    "One part of observations as numbers about 1."
+    "Turn one part of observations into numbers about 1."
     if value.dim() == 4:
         pooled = F.avg_pool2d(value.permute(0, 3, 1, 2).float() / 255, _SQUARE, ceil_mode=True)
         return pooled.flatten(1)
@@ -36,14 +36,14 @@ def numbers(
 
 
 def count(space: spaces.Box) -> int:
-    "How many numbers that is."
+    "Return how many numbers that is."
     if len(space.shape) == 3:
         return 3 * math.ceil(space.shape[0] / _SQUARE) * math.ceil(space.shape[1] / _SQUARE)
     return math.prod(space.shape) * (int(space.high.max()) + 1 if len(space.shape) == 2 else 1)
 
 # %% ../../nbs/3_agent/07_prediction.ipynb #057de06f
 class Prediction(nn.Module):
-    "From features (…, F) and actions (…) to the change of each part of an observation, and the reward."
+    "Predicts, from features (…, F) and actions (…), the change of each part of an observation, and the reward."
 
     def __init__(self, width: int, actions: int, space: spaces.Space, hidden: int = 256):
         super().__init__()
@@ -63,7 +63,7 @@ class Prediction(nn.Module):
         nn.init.zeros_(self.out.weight), nn.init.zeros_(self.out.bias)       # at first: nothing changes
 
     def read(self, rollout: Any, device: torch.device | str) -> dict[str, Any]:
-        "What there is to predict in a rollout, each (T, N, …); `goes_on`: both observations are of the same episode."
+        "Return what is to be predicted in a rollout, each (T, N, …); `goes_on`: both observations are of one episode."
         after = {}
         for name, before in self._parts(rollout.obs).items():
             last = torch.as_tensor(self._parts(rollout.next_obs)[name], device=device)
@@ -76,7 +76,7 @@ class Prediction(nn.Module):
                 "reward_scale": rewards.square().mean().clamp(min=_LEAST).expand(rewards.shape)}
 
     def forward(self, features: Tensor, actions: Tensor, changes: dict[str, Any]) -> Tensor:
-        "The loss; `changes` as `read` gives them, for these steps."
+        "Compute the loss; `changes` are those of `read`, for these steps."
         steps = actions.dim()
         one_hot = F.one_hot(actions.flatten(), self.actions).to(features.dtype)
         said = self.out(F.relu(self.hidden(torch.cat([features.flatten(0, steps - 1), one_hot], 1))))
@@ -97,6 +97,6 @@ class Prediction(nn.Module):
         return numbers(after, largest, self.parts[name]) - numbers(before, largest, self.parts[name])
 
     def _size(self, name: str, before: Tensor, after: Tensor, goes_on: Tensor) -> Tensor:
-        "The mean square of a part's changes, where the episode goes on."
+        "Compute the mean square of a part's changes, where the episode goes on."
         squares = [self._change(name, *pair).square().mean(1) for pair in zip(before, after, strict=True)]
         return (torch.stack(squares) * goes_on).mean().clamp(min=_LEAST)

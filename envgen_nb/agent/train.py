@@ -186,7 +186,7 @@ def running(
 
 @patch
 def change(self: Trainer, changes: Changes) -> Episodes:
-    "Do what a curriculum says; return the episodes that are cut by it."
+    "Apply the changes of a curriculum; return the episodes that are cut by them."
     venv = self.venv
     if not changes.now:
         if changes.worlds:

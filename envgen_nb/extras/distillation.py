@@ -62,7 +62,7 @@ def whole(
     ended: Tensor,    # (L, N) bool, with which steps episodes ended
     broken: Tensor,   # (L, N) bool, before which steps something is missing
 ) -> list[tuple[int, int, int]]:    # sub-environment, first step, the step after the last
-    "The episodes that lie between two ends."
+    "Return the episodes between two ends."
     found = []
     for n in range(ended.shape[1]):
         ends = (ended[:, n].nonzero()[:, 0] + 1).tolist()
@@ -75,7 +75,7 @@ def trajectories(
     segments: list[dict[str, Any]],   # rollouts, each (T, N, …), one after another, see `Distillation.segment`
     device: torch.device | str = "cpu",
 ) -> Trajectories:
-    "The whole episodes in them."
+    "Return the whole episodes in rollouts."
     names = ("actions", "memory", "returns", "unlocked", "ended", "broken")
     kept = {name: torch.cat([segment[name] for segment in segments]) for name in names}
     found = whole(kept["ended"], kept["broken"])
@@ -92,7 +92,7 @@ def trajectories(
 
 
 def _goals(unlocked: Tensor) -> Tensor:
-    "In which steps of an episode something was achieved, the last one left out."
+    "Return the steps of an episode in which something was achieved, without its last step."
     before = torch.cat([torch.zeros_like(unlocked[:1]), unlocked[:-1]])
     return (unlocked != before).any(1)[:-1].nonzero()[:, 0]
 
@@ -106,7 +106,7 @@ def partial_transport(
     reg: float = 0.05,     # weight of the entropy
     rounds: int = 100,
 ) -> np.ndarray:           # (m, n), how much of each row goes to each column
-    "The cheapest way to move min(m, n) units, at most one from each row and to each column."
+    "Compute the cheapest way to move min(m, n) units, at most one from each row and to each column."
     mass, (m, n) = float(min(costs.shape)), costs.shape
     plan = np.exp(-costs / reg)
     scale, q_rows, q_columns = mass / plan.sum(), np.ones(m), np.ones(n)
@@ -156,12 +156,12 @@ def contrast(
     negative: Tensor,     # to be less like it
     temperature: float = 0.1,
 ) -> Tensor:
-    "The cross-entropy of telling which of the two belongs to the anchor."
+    "Compute the cross-entropy of choosing which of the two belongs to the anchor."
     return F.softplus(((negative - positive) * anchor).sum(1) / temperature).mean()
 
 # %% ../../nbs/extras/02_distillation.ipynb #cd7a1fbc
 class Distillation(PPO):
-    "Achievement Distillation (Moon et al. 2023), on top of PPO. The environment has to tell what is `unlocked`."
+    "Achievement Distillation (Moon et al. 2023), on top of PPO. The environment has to have `unlocked`."
     policy_class, records = AchievementPolicy, False
     most_steps, most_others = 512, 16      # of a minibatch, per episode in it; episodes that one is matched with
 
@@ -186,7 +186,7 @@ class Distillation(PPO):
 
     def observe_achievements(self, carry: Carry, unlocked: np.ndarray | None) -> Carry:
         if unlocked is None:
-            raise ValueError("the learner 'ad' needs an environment that tells what has been achieved (`unlocked`)")
+            raise ValueError("the learner 'ad' needs an environment that has `unlocked`: what was achieved")
         achieved = torch.from_numpy(unlocked.sum(1)).to(self.device)
         return carry | {"achieved": achieved, "new": achieved > carry["achieved"]}
 
@@ -213,7 +213,7 @@ class Distillation(PPO):
         return batch
 
     def segment(self, rollout: Rollout, returns: Tensor) -> dict[str, Any]:
-        "A copy of what a phase needs of a rollout, on the CPU."
+        "Return a copy of what a phase needs of a rollout, on the CPU."
         broken = torch.zeros_like(rollout.terminated)
         broken[0] = (rollout.carry["features"] != self.after[0]).any(1).cpu() if self.after else True
         return tree_map(lambda value: value.detach().cpu().clone(), {
@@ -248,7 +248,7 @@ class Distillation(PPO):
 
 # %% ../../nbs/extras/02_distillation.ipynb #2db4d572
 def phase(learner: Distillation, played: Trajectories, check: Callable[[], None] = noop) -> dict[str, float]:
-    "Learn from whole episodes; the means of both losses, and how many episodes and matches there were."
+    "Learn from whole episodes; return the means of both losses, and how many episodes and achievements there were."
     policy, algorithm, notes = learner.policy, learner.preset.algorithm, FiniteNotes(learner.device)
     seen, losses = copy.deepcopy(policy.returns.state_dict()), {"match_loss": [], "predict_loss": []}
     old, some = _said(policy, played), [k for k, goals in enumerate(played.goals) if len(goals)]
@@ -258,7 +258,8 @@ def phase(learner: Distillation, played: Trajectories, check: Callable[[], None]
             parameters = optimizer.param_groups[0]["params"]
             for loss, logits, values, rows in batches(learner, played, some):
                 check()
-                kl = _divergence(logits.log_softmax(1), old[rows])
+                new = logits.log_softmax(1)
+                kl = (new.exp() * (new - old[rows])).sum(1).mean()              # KL(new ‖ old), in nats
                 value_loss = ((values - played.returns[rows]) / policy.returns.mean_std()[1]).square().mean()
                 optimizer.zero_grad()
                 (loss + kl + value_loss).backward()
@@ -278,14 +279,9 @@ def phase(learner: Distillation, played: Trajectories, check: Callable[[], None]
         "episodes_in_phase": float(len(played.spans)), "achievements_in_phase": float(sum(map(len, played.goals)))}
 
 # %% ../../nbs/extras/02_distillation.ipynb #867682da
-def _divergence(new: Tensor, old: Tensor) -> Tensor:
-    "KL(new ‖ old) of log probabilities (B, A), in nats."
-    return (new.exp() * (new - old)).sum(1).mean()
-
-
 @torch.no_grad()
 def _said(policy: AchievementPolicy, played: Trajectories, rows: int = 2048) -> Tensor:
-    "The log probabilities of all steps, (R, A)."
+    "Compute the log probabilities of all steps, (R, A)."
     with policy.frozen_weights():
         parts = [policy({"obs": tree_index(played.obs, slice(a, a + rows)), "memory": played.memory[a:a + rows]})[0]
                  for a in range(0, len(played.actions), rows)]
@@ -293,23 +289,23 @@ def _said(policy: AchievementPolicy, played: Trajectories, rows: int = 2048) -> 
 
 
 def _heads(policy: AchievementPolicy, features: Tensor, played: Trajectories, rows: Tensor) -> tuple[Tensor, Tensor]:
-    "Logits and values of steps whose features are known."
+    "Return logits and values of steps whose features are known."
     policy.returns.update(played.returns[rows])
     return policy.heads(torch.cat([features, played.memory[rows]], 1))
 
 
 def _features(policy: AchievementPolicy, played: Trajectories, rows: Tensor, multiple: int = 32) -> Tensor:
-    "φ of steps, (len(rows), F)."
+    "Compute φ of steps, (len(rows), F)."
     return policy.encode(tree_index(played.obs, F.pad(rows, (0, -len(rows) % multiple))))[:len(rows)]
 
 
 def _pick(x: Tensor, rows: Tensor) -> Tensor:
-    "Rows of a tensor, wherever it is."
+    "Return rows of a tensor on any device."
     return x.index_select(0, rows.to(x.device))
 
 
 def _groups(learner: Distillation, some: list[int]) -> Iterator[list[int]]:
-    "The episodes of each minibatch, in their order."
+    "Yield the episodes of each minibatch, in their order."
     order = torch.randperm(len(some), generator=learner.phase_generator).tolist()
     together = learner.preset.algorithm.phase_episodes
     for first in range(0, len(order), together):
@@ -318,7 +314,7 @@ def _groups(learner: Distillation, some: list[int]) -> Iterator[list[int]]:
 # %% ../../nbs/extras/02_distillation.ipynb #eae5903c
 def matches(learner: Distillation, played: Trajectories,
             some: list[int]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    "Of each minibatch of episodes: the loss of matching, and logits, values and rows of random steps of them."
+    "Yield for each minibatch of episodes the loss of matching, and logits, values and rows of random steps."
     policy, generator = learner.policy, learner.phase_generator
     for group in _groups(learner, some):
         rest = [k for k in some if k not in group]
@@ -355,7 +351,7 @@ def match(
     others: list[int],     # and each of the others
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor, list[int]]:    # per match indices into mine, known, known; how many each episode has
-    "Which achievements correspond to which, and for each match a random achievement of the other episode."
+    "Match achievements, and draw for each match a random achievement of the other episode."
     costs, found, counts, row = (1 - mine @ known.t()).double().cpu().numpy(), [], [], 0
     for size in sources:
         counts.append(0)
@@ -373,7 +369,7 @@ def match(
 # %% ../../nbs/extras/02_distillation.ipynb #76e6c41c
 def predictions(learner: Distillation, played: Trajectories,
                 some: list[int]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    "Of each minibatch of episodes: the loss of prediction, and logits, values and rows of positives and negatives."
+    "Yield for each minibatch of episodes the loss of prediction, and logits, values and rows of its steps."
     policy, generator = learner.policy, learner.phase_generator
     for group in _groups(learner, some):
         spans, last = [played.spans[k] for k in group], torch.tensor([played.spans[k][1] - 1 for k in group])

@@ -91,7 +91,7 @@ class MemoryPolicy(Policy):
         return network.hidden[-1] + network.memory
 
     def features(self, obs: dict[str, Any]) -> Tensor:
-        "What is seen and what is remembered, (B, T, F)."
+        "Return the features of what is seen and what is remembered, (B, T, F)."
         starts = obs["starts"].t()
         seen = self.encoder(tree_map(lambda value: value.transpose(0, 1).flatten(0, 1), obs["obs"]), self.dtype)
         seen = seen.unflatten(0, starts.shape)
