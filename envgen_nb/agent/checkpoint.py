@@ -54,7 +54,7 @@ def save_checkpoint(
 
 # %% ../../nbs/3_agent/06_checkpoint.ipynb #dc6e06b6
 def _read(path: Path) -> Any:
-    "The content of a checkpoint file; every way in which it can be unreadable is a `CheckpointError`."
+    "Return the content of a checkpoint file; `CheckpointError` if it cannot be read."
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
@@ -72,7 +72,7 @@ def _read(path: Path) -> Any:
 
 # %% ../../nbs/3_agent/06_checkpoint.ipynb #675518f1
 def load_checkpoint(path: str | Path) -> dict[str, Any]:
-    "The state that was saved, its tensors on the CPU; `CheckpointError` if there is none that can be used."
+    "Return the state that was saved, its tensors on the CPU; `CheckpointError` if it cannot be used."
     content = _read(Path(path))
     if not isinstance(content, dict) or content.get("format") != FORMAT or "state" not in content:
         raise CheckpointError(f"{path}: this is no checkpoint of this program")
@@ -83,7 +83,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
 
 # %% ../../nbs/3_agent/06_checkpoint.ipynb #ec34ec21
 def _differences(there: Any, here: Any, where: str = "") -> list[str]:
-    "Where a saved state's keys, types or shapes are not those of a state that would fit, in words."
+    "List the keys, types and shapes in which a saved state differs from one that would fit."
     if isinstance(here, dict) and isinstance(there, dict):
         found = [f"{where} lacks {key!r}" for key in here if key not in there]
         found += [f"{where} has {key!r} too" for key in there if key not in here]
@@ -94,7 +94,7 @@ def _differences(there: Any, here: Any, where: str = "") -> list[str]:
 
 
 def _form(value: Any) -> str:
-    "A tensor's shape, or the type of anything else."
+    "Return a tensor's shape, or the type of anything else, as text."
     return str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__
 
 # %% ../../nbs/3_agent/06_checkpoint.ipynb #cc854bd2

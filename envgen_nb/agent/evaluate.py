@@ -30,7 +30,7 @@ def marked(indices: list[list[int]], objectives: int) -> np.ndarray:
 # %% ../../nbs/3_agent/13_evaluate.ipynb #4e764b9d
 @dataclass(frozen=True)
 class ConditionRate:
-    "How often some of the conditions that an objective needs held together, before it was achieved for the first time."
+    "The rate at which conditions of an objective held together, before it was first achieved."
     conditions: tuple[str, ...]
     episodes: float   # percent of all episodes in which they ever did
     steps: float      # percent of all steps up to then
@@ -87,7 +87,7 @@ class Evaluation:
         self,
         objectives: Sequence[str],        # their names, in order
     ) -> dict[str, tuple[float, float]]:  # name → (rate, standard deviation), in percent
-        """Return what the designer is told: the success rate over all episodes that had the objective, and the
+        """Return the rates that a designer reads: the success rate over all episodes that had the objective, and the
         population standard deviation of the rates of the runs."""
         rates = success_rates(self.unlocked, self.possible, objectives)
         runs = [rates[~np.isnan(rates)] for rates in self.success.T]

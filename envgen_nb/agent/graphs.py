@@ -12,19 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .learner import tree_map
+
 # %% ../../nbs/3_agent/09_graphs.ipynb #66a73707
 def _leaves(tree: Any) -> list[Tensor]:
-    "The tensors of a nested dictionary, in the order of their names."
+    "Return the tensors of a nested dictionary, in the order of their names."
     return [leaf for name in sorted(tree) for leaf in _leaves(tree[name])] if isinstance(tree, dict) else [tree]
-
-
-def _copy(tree: Any) -> Any:
-    "The same dictionary with copies of its tensors."
-    return {name: _copy(value) for name, value in tree.items()} if isinstance(tree, dict) else tree.clone()
 
 # %% ../../nbs/3_agent/09_graphs.ipynb #713540d9
 def record(work: Callable[[], Any], device: torch.device) -> tuple[Any, Any]:
-    "Do some work a few times to warm up, then record it: something to `replay`, and what the work returned."
+    "Do some work a few times to warm up, then record it; return the graph to `replay`, and what the work returned."
     with torch.cuda.device(device):
         beside = torch.cuda.Stream()
         beside.wait_stream(torch.cuda.current_stream())
@@ -42,13 +39,13 @@ class Captured:
     "A function of a tensor or of a nested dictionary of tensors, recorded on their GPU for inputs of the same shapes."
 
     def __init__(self, function: Callable[[Any], Any], inputs: Any):
-        given = _copy(inputs)
+        given = tree_map(Tensor.clone, inputs)
         self._slots = _leaves(given)
         self._device = self._slots[0].device
         self._graph, self._outputs = record(lambda: function(given), self._device)
 
     def __call__(self, inputs: Any) -> Any:
-        "What the function returns for these inputs; the next call writes over it."
+        "Return what the function returns for these inputs; the next call overwrites it."
         for slot, value in zip(self._slots, _leaves(inputs), strict=True):
             slot.copy_(value, non_blocking=True)
         with torch.cuda.device(self._device):

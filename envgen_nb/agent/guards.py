@@ -20,7 +20,7 @@ class NotFiniteError(FloatingPointError):
 
 
 class FiniteNotes:
-    "What was finite so far."
+    "Notes of which numbers were finite so far."
 
     def __init__(self, device: torch.device | str):
         self.names: list[str] = []
@@ -47,7 +47,7 @@ class OutOfMemory(MemoryError):
 
 @contextlib.contextmanager
 def memory_of(preset: Preset, device: torch.device | str) -> Iterator[None]:
-    "Say what to do when memory runs out."
+    "Turn an error for lack of memory into `OutOfMemory`, which names the settings to lower."
     try:
         yield
     except (MemoryError, RuntimeError) as error:        # torch's own error on a GPU is a RuntimeError

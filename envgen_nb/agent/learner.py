@@ -31,7 +31,7 @@ Carry = dict[str, Tensor]                # what a learner remembers from step to
 
 
 class Truncation(NamedTuple):
-    "Where episodes were truncated in a step, though the game had not ended."
+    "The episodes that were truncated in a step, though the game had not ended."
     step: int       # t
     rows: Tensor    # (n,) int64, in which sub-environments
     obs: Any        # n observations, the last ones of these episodes, on the device
@@ -74,7 +74,7 @@ class Rollout:
 
 
 def make_rollout(steps: int, num_envs: int, space: spaces.Space, device: torch.device | str = "cpu") -> Rollout:
-    "An empty rollout of so many steps in environments with that observation space."
+    "Make an empty rollout for environments with that observation space."
     def observations(box: spaces.Box) -> Tensor:
         dtype = torch.from_numpy(np.empty(0, box.dtype)).dtype
         return torch.zeros(steps, num_envs, *box.shape, dtype=dtype, device=device)
@@ -91,24 +91,24 @@ def tree_map(function: Callable[[Any], Any], obs: Any) -> Any:
 
 
 def tree_index(obs: Any, index: Any) -> Any:
-    "The rows of an array or tensor, or of each in a dictionary."
+    "Index an array or tensor, or each in a dictionary, which may hold dictionaries."
     return tree_map(lambda value: value[index], obs)
 
 
 def tree_concat(parts: list[Any]) -> Any:
-    "Tensors one after another, or those of the same name in dictionaries, which may hold dictionaries."
+    "Concatenate tensors, or those of the same name in dictionaries, which may hold dictionaries."
     if isinstance(parts[0], dict):
         return {name: tree_concat([part[name] for part in parts]) for name in parts[0]}
     return torch.cat(parts)
 
 
 def batch_size(obs: Any) -> int:
-    "How many observations these are."
+    "Return the number of observations in a batch."
     return len(next(iter(obs.values())) if isinstance(obs, dict) else obs)
 
 # %% ../../nbs/3_agent/03_learner.ipynb #02bc8614
 def generators(seed: int, count: int) -> tuple[torch.Generator, ...]:
-    "Independent generators on the CPU, all from one seed; the first ones are the same however many there are."
+    "Make independent generators on the CPU from one seed; the first ones do not depend on their number."
     return tuple(torch.Generator().manual_seed(int(s)) for s in np.random.SeedSequence(seed).generate_state(count))
 
 
@@ -133,11 +133,11 @@ class Learner(ABC):
 
     @classmethod
     def for_game(cls, simulator: Simulator, preset: Preset) -> Callable[..., "Learner"]:
-        "What makes such a learner for a game: the class itself. `ValueError` if it cannot play that game."
+        "Return what makes such a learner for a game, by default the class; `ValueError` if it cannot play the game."
         return cls
 
     def start(self, num_envs: int) -> Carry:
-        "What is remembered at the beginning of an episode, for so many sub-environments: tensors with N rows."
+        "Return the carry at the beginning of an episode, for each sub-environment: tensors with N rows."
         return {}
 
     @abstractmethod
@@ -150,7 +150,7 @@ class Learner(ABC):
         "Choose an action in each sub-environment."
 
     def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor | None:
-        "With which probability `act` takes each action there, (N, A) float32 on the CPU; None: it does not tell."
+        "Return the probability of each action, (N, A) float32 on the CPU; None: not known."
         return None
 
     def learn(
@@ -158,19 +158,19 @@ class Learner(ABC):
         rollout: Rollout,
         check: Callable[[], None] = noop,   # called before each minibatch; may block, or raise
     ) -> dict[str, float]:                    # diagnostics to be logged
-        "Learn from what was played."
+        "Learn from a rollout."
         return {}
 
     def speed_up(
         self,
-        threads: int | None = None,    # that may work at once; None: as many as are fastest, which is measured
-    ) -> int:                          # how many it is now
-        "Get ready for a long training here. What is learned does not depend on it."
+        threads: int | None = None,    # that may work at once; None: the fastest number, which is measured
+    ) -> int:                          # threads that are used from now on
+        "Prepare for a long training on this machine. What is learned does not depend on it."
         return 1
 
     @contextlib.contextmanager
     def playing(self) -> Iterator[None]:
-        "Inside, `act` is called many times, and nothing is learned."
+        "Return a context in which `act` is called many times, and nothing is learned."
         yield
 
     def restart(
@@ -178,7 +178,7 @@ class Learner(ABC):
         carry: Carry,
         ended: Tensor,     # (N,) bool, on the CPU
     ) -> Carry:
-        "The same carry, where episodes have ended as it is at the beginning of one."
+        "Return the carry with the rows of ended episodes reset."
         if not carry or not ended.any():
             return carry
         fresh, ended = self.start(len(ended)), ended.to(self.device)
@@ -188,23 +188,23 @@ class Learner(ABC):
     def observe_achievements(
         self,
         carry: Carry,
-        unlocked: np.ndarray | None,   # (N, objectives) bool, of the running episodes; None: the environment is silent
+        unlocked: np.ndarray | None,   # (N, objectives) bool, of the current episodes; None: not known
     ) -> Carry:
-        "Hear after each step what the running episodes have achieved so far."
+        "Update the carry, after each step, with what the current episodes have achieved so far."
         return carry
 
     @property
     def cheap_to_save(self) -> bool:
-        "Whether a state takes little room now; a run waits for that with what it saves from time to time."
+        "True if a state is small at this step; a run saves at such steps."
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        "A copy of all that is needed to go on: tensors and plain data."
+        "Return a copy of all that is needed to go on: tensors and plain data."
         return {"preset": dataclasses.asdict(self.preset), "steps": self.steps,
                 "act_generator": self.act_generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        "Become the learner that the state was taken from."
+        "Restore a saved state."
         self.act_generator.set_state(copy.deepcopy(state["act_generator"]))
         self.steps = state["steps"]
 

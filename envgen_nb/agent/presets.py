@@ -23,7 +23,7 @@ _MAYBE_ZERO = ("blocks", "patch", "contrast", "embedding", "heads", "value_coef"
 
 
 def _check_numbers(record: Any) -> None:
-    "Raise a `ValueError` that names the field of a record and says what is allowed."
+    "Raise a `ValueError` that names the field and the allowed values, if one is wrong."
     for name, kind in typing.get_type_hints(type(record)).items():
         value = getattr(record, name)
         if kind == tuple[int, ...]:
@@ -46,7 +46,7 @@ encoders = Registry("encoder", "envgen_nb.encoders", nn.Module, {
 
 @dataclass(frozen=True)
 class Network:
-    "What a policy's network is made of."
+    "The numbers of a policy's network."
     encoder: str               # "impala", "nature", "squares" (pixels), "grids" (symbols), or "package.module:Class"
     hidden: tuple[int, ...]    # widths of the dense layers
     layer_norm: bool = False   # LayerNorm before each dense layer
@@ -86,7 +86,7 @@ class Network:
 # %% ../../nbs/3_agent/01_presets.ipynb #54ec58b4
 @dataclass(frozen=True)
 class Algorithm:
-    "How it learns: the numbers of PPO, and the shape of a rollout."
+    "The numbers of PPO, and the shape of a rollout."
     num_envs: int              # sub-environments stepped together
     rollout_steps: int         # steps of each sub-environment between two updates
     learning_rate: float       # of Adam
@@ -146,11 +146,11 @@ class Preset:
         return self.algorithm.batch
 
     def numbers(self) -> dict[str, Any]:
-        "All fields of both records by their names."
+        "Return all fields of both records by their names."
         return vars(self.network) | vars(self.algorithm)
 
     def replace(self, **changes: Any) -> "Preset":
-        "The same with some numbers changed; `ValueError` for an unknown field or a value that is not allowed."
+        "Return the preset with some numbers changed; `ValueError` for an unknown field or a value that is not allowed."
         if unknown := [key for key in changes if key not in self.numbers()]:
             raise ValueError(f"a preset has no {', '.join(unknown)}; it has: {', '.join(self.numbers())}")
         parts = [dataclasses.replace(part, **{key: value for key, value in changes.items() if key in vars(part)})

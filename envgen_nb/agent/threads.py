@@ -25,11 +25,11 @@ class WorkerPool:
         self._pool = ThreadPoolExecutor(threads, "pool") if threads > 1 else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        "A copy, and what comes out of a pickle, has threads of its own."
+        "Give a copy, or what comes out of a pickle, threads of its own."
         return WorkerPool, (self.threads,)
 
     def each(self, work: Callable[[Any], Any], parts: list[Any]) -> list[Any]:
-        "What `work` makes of each part, in their order; the first error is raised here."
+        "Return what `work` returns for each part, in their order; the first error is raised here."
         if self._pool is None or len(parts) == 1:
             return [work(part) for part in parts]
         return list(self._pool.map(work, parts))
@@ -40,7 +40,7 @@ def choose_threads(
     most: int,                          # more threads than this would have nothing to do
     seconds: float = 1.5,               # how long to measure, about
 ) -> int:
-    "The size of the pool that does the work fastest; of almost equals, the smaller."
+    "Return the size of the pool that does the work fastest; of almost equals, the smaller."
     sizes = [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= min(most, usable_cores())]
     if len(sizes) == 1:
         return 1
@@ -59,7 +59,7 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1        # names of glibc's parameters, 
 
 
 def keep_memory() -> bool:
-    "Let glibc keep freed memory for the next allocation. Whether that was possible."
+    "Let glibc keep freed memory for the next allocation; return True if that was possible."
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):     # another C library
