@@ -72,7 +72,7 @@ def skip_space(
 
 # %% ../../nbs/2_designer/02_lenient.ipynb #e2f0b01d
 def _not_a_value(text: str, position: int, end: int) -> ReadError:
-    "The error for whatever stands where a value should."
+    "The error for what is written where a value should be."
     if position >= end:
         return ReadError("it breaks off where a value should follow", end, cut_off=True)
     at = text[position]
@@ -82,8 +82,6 @@ def _not_a_value(text: str, position: int, end: int) -> ReadError:
         return ReadError("strings need double quotes, not single ones", position)
     if at in "“”„‘’«»":
         return ReadError(f'strings need plain double quotes ("), not {at}', position)
-    if at == '"':
-        return _bad_string(text, position, end)
     if at in ",:]}":
         return ReadError(f"a value is missing before {at!r}", position)
     match = _WORD.match(text, position, end)
@@ -95,137 +93,123 @@ def _not_a_value(text: str, position: int, end: int) -> ReadError:
     kind = "is not a number in JSON" if word[0] in "+-.0123456789" else "is not a value; strings need double quotes"
     return ReadError(f"{word} {kind}", position)
 
-
-def _bad_string(text: str, position: int, end: int) -> ReadError:
-    "The error for a string that does not end on its line."
-    newline = text.find("\n", position, end)
-    if newline < 0:
-        return ReadError("it breaks off inside a string", end, cut_off=True)
-    return ReadError("a string does not end on its line, or holds a control character", position)
-
 # %% ../../nbs/2_designer/02_lenient.ipynb #f1aceee0
 class Reader:
     "Reads lenient JSON values out of one text; the bound on their number is for all of them together."
 
     def __init__(self, text: str):
-        self.text, self.end, self.values = text, len(text), 0
+        self.text, self.at, self.end, self.values = text, 0, len(text), 0
 
     def read(
         self,
         position: int,          # where the value starts
         end: int | None = None  # where the text is taken to end; None: where it does
     ) -> tuple[Any, int, ReadError | None]:  # the value as far as it could be read, where reading stopped, the error
-        "One value. With an error it is what was complete before, or None; `broken` finds the place in it."
-        self.end = len(self.text) if end is None else end
+        "Read one value. With an error it is what was complete before, or None; `broken` finds the place in it."
+        self.at, self.end = position, len(self.text) if end is None else end
         try:
-            value, position = self._value(position, 0)
-            return value, position, None
+            return self._value(0), self.at, None
         except ReadError as error:
             return error.partial, error.position, error
 
-    def _value(self, position: int, depth: int) -> tuple[Any, int]:
-        text, end = self.text, self.end
-        position = skip_space(text, position, end)
+    def _next(self) -> str:
+        "Skip space and comments; the character that follows, \"\" at the end."
+        self.at = skip_space(self.text, self.at, self.end)
+        return self.text[self.at:self.at + 1] if self.at < self.end else ""
+
+    def _value(self, depth: int) -> Any:
+        opening = self._next()
         self.values += 1
         if self.values > MAX_VALUES:
-            raise ReadError(f"this holds more than {MAX_VALUES} values", position)
-        if text.startswith(("{", "["), position, end):
-            if depth >= MAX_NESTING:
-                raise ReadError(f"brackets are nested deeper than {MAX_NESTING}", position)
-            read = self._object if text[position] == "{" else self._list
-            return read(position + 1, depth + 1)
-        return _scalar(text, position, end)
-
-    def _list(self, position: int, depth: int) -> tuple[list, int]:
-        items: list[Any] = []
+            raise ReadError(f"this holds more than {MAX_VALUES} values", self.at)
+        if opening not in ("{", "["):
+            return _scalar(self)
+        if depth >= MAX_NESTING:
+            raise ReadError(f"brackets are nested deeper than {MAX_NESTING}", self.at)
+        self.at += 1
+        found: Any = {} if opening == "{" else []
         try:
-            while (position := skip_space(self.text, position, self.end)) < self.end and self.text[position] != "]":
-                item, position = self._value(position, depth)
-                items.append(item)
-                position = _comma(self.text, position, self.end, "]")
-            return items, _close(position, self.end, "]")
-        except ReadError as error:
-            error.partial = items + [{Broken: error} if error.partial is None else error.partial]
+            self._fill(found, "}" if opening == "{" else "]", depth + 1)
+        except ReadError as error:                                     # keep what was complete before it
+            left = {Broken: error} if error.partial is None else error.partial
+            error.partial = found | {Broken: error} if opening == "{" else [*found, left]
             raise
+        return found
 
-    def _object(self, position: int, depth: int) -> tuple[dict, int]:
-        members: dict[Any, Any] = {}
-        key = None
-        try:
-            while (position := skip_space(self.text, position, self.end)) < self.end and self.text[position] != "}":
-                key, position = _key(self.text, position, self.end, members)
-                members[key], position = self._value(position, depth)
-                position = _comma(self.text, position, self.end, "}")
-            return members, _close(position, self.end, "}")
-        except ReadError as error:
-            if error.partial is not None:
-                members[key] = error.partial
-            error.partial = members | {Broken: error}
-            raise
+    def _fill(self, found: Any, closing: str, depth: int) -> None:
+        "Read the elements of a list, or the members of an object, and the closing bracket."
+        while (at := self._next()) not in ("", closing):
+            if closing == "]":
+                found.append(self._value(depth))
+            else:
+                key = _key(self, found)
+                try:
+                    found[key] = self._value(depth)
+                except ReadError as error:
+                    found |= {} if error.partial is None else {key: error.partial}
+                    raise
+            if (at := self._next()) not in ("", closing, ","):
+                raise ReadError(f"a comma or {closing} is missing before {at}", self.at)
+            self.at += at == ","
+        if not at:
+            raise ReadError(f"it breaks off before the closing {closing}", self.end, cut_off=True)
+        self.at += 1
 
 # %% ../../nbs/2_designer/02_lenient.ipynb #331882dc
-def _scalar(text: str, position: int, end: int) -> tuple[Any, int]:
-    "A string, a number, true, false or null, and the position after it."
+def _scalar(reader: Reader) -> Any:
+    "Read a string, a number, true, false or null."
+    text, position, end = reader.text, reader.at, reader.end
     if text.startswith('"', position, end):
-        return _string(text, position, end)
+        return _string(reader)
     if match := _NUMBER.match(text, position, end):
         if len(match.group()) > MAX_DIGITS:
             raise ReadError(f"a number has more than {MAX_DIGITS} digits", position)
         value = json.loads(match.group())
         if abs(value) == float("inf"):
             raise ReadError(f"{match.group()} is too large", position)
-        return value, match.end()
-    match = _WORD.match(text, position, end)
-    if match and match.group() in _WORDS:
-        return _WORDS[match.group()], match.end()
-    raise _not_a_value(text, position, end)
+    else:
+        match = _WORD.match(text, position, end)
+        if not match or match.group() not in _WORDS:
+            raise _not_a_value(text, position, end)
+        value = _WORDS[match.group()]
+    reader.at = match.end()
+    return value
 
 
-def _string(text: str, position: int, end: int) -> tuple[str, int]:
-    "A string and the position after it."
+def _string(reader: Reader) -> str:
+    "Read a string."
+    text, position, end = reader.text, reader.at, reader.end
     match = _STRING.match(text, position, end)
+    if not match and text.find("\n", position, end) < 0:
+        raise ReadError("it breaks off inside a string", end, cut_off=True)
     if not match:
-        raise _bad_string(text, position, end)
+        raise ReadError("a string does not end on its line, or holds a control character", position)
     try:
         value = json.loads(match.group())
     except ValueError:
         raise ReadError("a string holds an escape (\\) that JSON does not have", position) from None
     if _SURROGATE.search(value):
         raise ReadError("a string holds half a character (a lone surrogate)", position)
-    return value, match.end()
+    reader.at = match.end()
+    return value
 
 # %% ../../nbs/2_designer/02_lenient.ipynb #017cb345
-def _key(text: str, position: int, end: int, members: dict) -> tuple[str, int]:
-    "The key of the next member and the position after its colon."
+def _key(reader: Reader, members: dict) -> str:
+    "Read the key of the next member and its colon."
+    text, position, end = reader.text, reader.at, reader.end
     if not text.startswith('"', position, end):
         if text.startswith(("...", "…"), position):
             raise ReadError("'...' stands where a setting should; leave it out", position)
         match = _WORD.match(text, position, end)
         found = match.group() if match else text[position]
         raise ReadError(f"a key in double quotes is expected, not {found}", position)
-    key, after = _string(text, position, end)
+    key = _string(reader)
     if key in members:
         raise ReadError(f"the key {json.dumps(key[:60])} occurs twice in one object", position)
-    after = skip_space(text, after, end)
-    if after >= end:
+    colon = reader._next()
+    if not colon:
         raise ReadError("it breaks off after a key", end, cut_off=True)
-    if text[after] != ":":
-        raise ReadError(f"a colon is missing after the key {json.dumps(key[:60])}", after)
-    return key, after + 1
-
-
-def _comma(text: str, position: int, end: int, closing: str) -> int:
-    "The position after the comma that follows an element, or of whatever ends the container."
-    position = skip_space(text, position, end)
-    if position >= end or text[position] == closing:
-        return position
-    if text[position] != ",":
-        raise ReadError(f"a comma or {closing} is missing before {text[position]}", position)
-    return position + 1
-
-
-def _close(position: int, end: int, closing: str) -> int:
-    "The position after the closing bracket."
-    if position >= end:
-        raise ReadError(f"it breaks off before the closing {closing}", end, cut_off=True)
-    return position + 1
+    if colon != ":":
+        raise ReadError(f"a colon is missing after the key {json.dumps(key[:60])}", reader.at)
+    reader.at += 1
+    return key
