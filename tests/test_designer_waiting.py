@@ -69,7 +69,7 @@ def test_the_studio_counts_how_long_it_has_been_waiting(run):
     session, said = Session(run), []
     session.observe(lambda change: said.append(change.new), "said")
     session.generate()
-    until(lambda: any(line.endswith(" · for 1 s now") for line in said))
+    until(lambda: any("please answer" in line and line.endswith(" · for 1 s now") for line in said))
     session.answer(REPLY)
     assert session.wait(60) and session.error == "" and session.said == "cycle 1: 1 world"
     assert any("waiting for the designer (attempt 1 of 3): please answer" in line for line in said)

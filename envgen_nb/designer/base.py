@@ -37,11 +37,11 @@ class Request:
     num_worlds: int = 4                                        # how many are asked for
     messages: tuple[Mapping[str, str], ...] = ()               # {"role": "user" | "assistant", "content": text}
     tried: tuple[WorldRecord, ...] = ()                        # of which to choose; (): worlds are to be designed
-    feedback: Mapping[str, tuple[float, float]] | None = None  # objective → mean and std in percent; None: not told
+    feedback: Mapping[str, tuple[float, float]] | None = None  # objective → mean and std in percent; None: kept from it
     history: tuple[tuple[WorldRecord, ...], ...] = ()          # of each cycle before: its worlds, and how they went
     cycle: int = 1                                             # from 1
     num_cycles: int = 1                                        # of the run
-    context: DesignContext | None = None                                 # what else it is told, as data
+    context: DesignContext | None = None                       # what else the prompt says, as data
     attempt: int = 1                                           # from 1; more after a reply that was refused
     seed: int = 0                                              # for designers that draw
     on_status: Callable[[str], None] | None = field(default=None, repr=False, compare=False)   # called with a line of
@@ -135,13 +135,13 @@ class DesignerError(Exception):
 
 # %% ../../nbs/2_designer/05_base.ipynb #7eb33554
 class Designer(ABC):
-    """Whoever designs worlds. A subclass is registered by name; its `__init__`'s keyword arguments are its settings.
+    """A designer of worlds. A subclass is registered by name; its `__init__`'s keyword arguments are its settings.
 
     A designer keeps no history: the request holds all of it, so that a resumed run asks the same question again.
     """
     name: ClassVar[str]
     designs_worlds: ClassVar[bool] = True   # False: the agent trains in the original game only
-    chooses: ClassVar[bool] = False         # whether it can be asked which of its worlds to take, see `Request.tried`
+    chooses: ClassVar[bool] = False         # True: it can be asked which of its worlds to take, see `Request.tried`
 
     @property
     def destination(self) -> Destination | None:
@@ -162,7 +162,7 @@ class Designer(ABC):
     def reply(
         self,
         request: Request,
-        on_text: Callable[[str], None] | None = None,   # is given the text as it comes; it may raise in order to stop
+        on_text: Callable[[str], None] | None = None,   # called with the text as it comes; may raise in order to stop
     ) -> "Reply | str | Sequence[World]":
         "The answer to a request, as text or as worlds (`Design`s, with a purpose); `DesignerError` if there is none."
 
@@ -189,7 +189,7 @@ def options_of(name: str) -> tuple[str, ...]:
 
 
 def designs_worlds(name: str) -> bool:
-    "Whether a designer makes worlds at all, which `none` does not; of one that may not be imported it is supposed."
+    "True if a designer makes worlds, which `none` does not, or if it may not be imported."
     return not designers.usable(name) or designers.find(name).designs_worlds
 
 # %% ../../nbs/2_designer/05_base.ipynb #53eda577
@@ -204,8 +204,8 @@ def read_option(
     try:
         found = TypeAdapter(kinds.get(option, Any)).validate_python(value)
     except ValidationError as error:
-        wanted = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise ValueError(f"{where}: {wanted[0].lower()}{wanted[1:]}") from None
+        said = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise ValueError(f"{where}: {said[0].lower()}{said[1:]}") from None
     if isinstance(found, float) and not math.isfinite(found):
         raise ValueError(f"{where}: {found} is no finite number")
     return found

@@ -77,9 +77,9 @@ def next_messages(
 ) -> tuple[Mapping[str, str], ...]:
     "The conversation that asks for a better reply."
     said = attempt.reply.text[:_LONGEST].strip() or "(no text)"             # servers refuse an empty message
-    wanted = (f"This reply cannot be used:\n\n{_listed(attempt)}\n\nPlease write the whole reply again, with "
+    again = (f"This reply cannot be used:\n\n{_listed(attempt)}\n\nPlease write the whole reply again, with "
               f"{counted(num_worlds, 'environment')}, in the form that was asked for. Keep what was right.")
-    return (*messages, {"role": "assistant", "content": said}, {"role": "user", "content": wanted})
+    return (*messages, {"role": "assistant", "content": said}, {"role": "user", "content": again})
 
 
 def conversation(

@@ -6,6 +6,8 @@
 __all__ = ['Replay', 'Manual', 'unanswered']
 
 # %% ../../nbs/2_designer/06_manual.ipynb #aaa8698a
+import functools
+import functools
 import os
 import re
 import sys
@@ -24,7 +26,7 @@ def _by_number(path: Path) -> list:
 
 
 def _recorded(path: Path) -> list[Path]:
-    "The files of recorded replies that a path stands for."
+    "The files of recorded replies in a path."
     if not path.is_dir():
         return [path]
     direct = [p for p in path.glob("*.md") if not p.name.startswith(("prompt", "README", "first", "update"))
@@ -96,7 +98,7 @@ class Manual(Designer):
     def __init__(
         self,
         *,
-        folder: str | Path | None = None,               # where prompt and reply files lie
+        folder: str | Path | None = None,               # of the prompt and reply files
         ask: Callable[[Request], str] | None = None,    # shows the request's prompt and returns the reply's text
         timeout: float | None = None,                   # seconds to wait for a file; None: for ever
         poll: float = 0.5,                              # seconds between two looks
@@ -109,14 +111,14 @@ class Manual(Designer):
             return Reply(self.ask(request), notes=("given by a person",))
         if self.folder is None:
             raise DesignerError("the manual designer needs a folder for its prompt and reply files, or a function "
-                                "that asks somebody")
+                                "that asks a person")
         name = f"cycle-{request.cycle}" + "-choice" * bool(request.tried)
         name += f"-again-{request.attempt - 1}" if request.attempt > 1 else ""
         prompt, reply = self.folder / f"prompt-{name}.md", self.folder / f"reply-{name}.md"
         _put_prompt(prompt, reply, request.prompt)
         if not reply.exists():
-            wanted = f"please answer {prompt}: save the reply as {reply}"
-            request.on_status(wanted) if request.on_status else print(wanted, file=sys.stderr)
+            say = request.on_status or functools.partial(print, file=sys.stderr)
+            say(f"please answer {prompt}: save the reply as {reply}")
         return Reply(self._wait(reply, on_text), notes=(f"given by a person in {reply.name}",))
 
     def _wait(self, path: Path, on_text: Callable[[str], None] | None) -> str:
@@ -138,7 +140,7 @@ class Manual(Designer):
 def unanswered(
     folder: str | Path,                # of a `Manual`
 ) -> tuple[str, Path] | None:          # the prompt, and the file that its reply is awaited in; None: nothing is asked
-    "What a person is being asked."
+    "The question that a person is being asked."
     for prompt in sorted(Path(folder).glob("prompt-cycle-*.md"), key=lambda path: -path.stat().st_mtime):
         reply = prompt.with_name(prompt.name.replace("prompt-", "reply-", 1))
         if not reply.exists():
@@ -159,7 +161,7 @@ def _put_prompt(prompt: Path, reply: Path, text: str) -> None:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    "What changes while a file is being written; None while there is nothing in it."
+    "Size and time of a file, which change while it is being written; None while there is nothing in it."
     try:
         found = path.stat()
     except OSError:

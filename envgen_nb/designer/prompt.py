@@ -34,7 +34,7 @@ from ..game.world_files import laid_out
 
 # %% ../../nbs/2_designer/01_prompt.ipynb #e38803bd
 KINDS = ("first", "update")
-NO_FEEDBACK, WORLDS = "no_feedback", "worlds"     # later prompts that tell no rates; that tell of the worlds, too
+NO_FEEDBACK, WORLDS = "no_feedback", "worlds"     # later prompts without rates; with what happened in the worlds
 CHOICE = "choice"                                 # the second question of a cycle, when worlds were tried out
 EXTRA = (NO_FEEDBACK, WORLDS, CHOICE)             # a folder of templates may lack these: the kit's own are used
 VERSIONS = {     # files of the package, in the order of `KINDS` and `EXTRA`; what is not named is the first of its kind
@@ -97,16 +97,17 @@ def own_words(
     request: Any,         # a `Request`; None: the functions are not called, and their placeholders stay
 ) -> dict[str, str]:
     "What the functions of one's own in a template say; `ValueError` names the one that fails."
+    if request is None:
+        return {name: f"{{{{{name}}}}}" for name in words_in(template)}
     found = {}
     for name in words_in(template):
-        say = words.find(name) if request is not None else lambda request, name=name: f"{{{{{name}}}}}"
+        say, where = words.find(name), f"the placeholder {{{{{name}}}}}: the function"
         try:
             found[name] = say(request)
         except Exception as error:
-            raise ValueError(f"the placeholder {{{{{name}}}}}: the function raised "
-                             f"{type(error).__name__}: {error}") from error
+            raise ValueError(f"{where} raised {type(error).__name__}: {error}") from error
         if not isinstance(found[name], str):
-            raise ValueError(f"the placeholder {{{{{name}}}}}: the function returned {found[name]!r:.60}, not text")
+            raise ValueError(f"{where} returned {found[name]!r:.60}, not text")
     return found
 
 # %% ../../nbs/2_designer/01_prompt.ipynb #be0ac1e7
@@ -114,7 +115,7 @@ def check_template(
     text: str,  # the template
     kind: str,  # "first", "update" or "no_feedback"
 ) -> list[str]:  # plain sentences; empty if all is well
-    "What is wrong with a template: placeholders that are missing, unknown, or not closed."
+    "List what is wrong with a template: placeholders that are missing, unknown, or not closed."
     known, optional = placeholders(kind), _OPTIONAL[kind]
     found = [name for _, name in _PLACEHOLDER.findall(text)]
     wrong = [f"{{{{{name}}}}} is missing: {PLACEHOLDERS[name]}; to leave it out on purpose, write {{{{!{name}}}}}"
@@ -150,9 +151,9 @@ class Templates:
     name: str         # "v1", or the folder they came from
     first: str        # the text of the first prompt
     update: str       # the text of every later prompt
-    no_feedback: str = dataclasses.field(           # the text of a later prompt that tells no rates
+    no_feedback: str = dataclasses.field(           # the text of a later prompt without rates
         default_factory=lambda: _packaged("no-feedback-v1.md"))
-    worlds: str = dataclasses.field(                # the text of a later prompt that tells what happened in the worlds
+    worlds: str = dataclasses.field(                # the text of a later prompt with what happened in the worlds
         default_factory=lambda: _packaged("worlds-v1.md"))
     choice: str = dataclasses.field(                # the text that asks which of the worlds that were tried out to take
         default_factory=lambda: _packaged("choice-v1.md"))
@@ -160,6 +161,11 @@ class Templates:
     def __post_init__(self):
         for kind in (*KINDS, *EXTRA):
             require_template(getattr(self, kind), kind, self.name)
+
+    @property
+    def words(self) -> list[str]:
+        "The names of the functions that the templates are filled with."
+        return words_in("\n".join(getattr(self, kind) for kind in (*KINDS, *EXTRA)))
 
 # %% ../../nbs/2_designer/01_prompt.ipynb #2f106ba2
 def load_templates(
@@ -193,16 +199,14 @@ def save_templates(templates: Templates, folder: str | Path) -> None:
 def take_words(name_or_folder: Any) -> None:
     "A person has named these templates: the functions in them may be imported."
     with contextlib.suppress(ValueError, TypeError):          # what is wrong with them is said when they are loaded
-        for kind in (*KINDS, *EXTRA):
-            for name in words_in(getattr(load_templates(name_or_folder), kind)):
-                words.take(name)
+        for name in load_templates(name_or_folder).words:
+            words.take(name)
 
 
 def check_words(templates: Templates) -> None:
     "A `ValueError` if a function of one's own in these templates is not there, or may not be imported."
-    for kind in (*KINDS, *EXTRA):
-        for name in words_in(getattr(templates, kind)):
-            words.find(name)
+    for name in templates.words:
+        words.find(name)
 
 # %% ../../nbs/2_designer/01_prompt.ipynb #32533dc0
 def fill(
@@ -313,7 +317,7 @@ class BaseGameStats:
     length: float                     # mean of the episodes, in steps
     short: float                      # a quarter of them were shorter
     long: float                       # a quarter were longer
-    deaths: Mapping[str, float]       # what ended them → % of them; {}: the game does not tell
+    deaths: Mapping[str, float]       # what ended them → % of them; {}: the game does not say
     rates: Mapping[str, float]        # objective → % of the episodes
     held: Mapping[str, Sequence[tuple[tuple[str, ...], float, float]]]
     #                                 objective → conditions that it needs, the % of the episodes and of the steps
@@ -333,15 +337,15 @@ class Archived:
 # %% ../../nbs/2_designer/01_prompt.ipynb #8920f459
 @dataclass(frozen=True)
 class DesignContext:
-    "What a designer is told beside the rates and the worlds."
+    "What a prompt says beside the rates and the worlds. What is empty or None, it does not say."
     plan: str = ""                                            # of the training, in words
-    records: tuple[WorldRecord, ...] | None = None            # of the worlds of the last cycle; None: not told
-    episodes: int = 0                                         # that the rates are of; 0: not told
+    records: tuple[WorldRecord, ...] | None = None            # of the worlds of the last cycle
+    episodes: int = 0                                         # that the rates are of
     before: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)   # the rates of the measurement
-    #                                                           before; {}: not told
-    original: BaseGameStats | None = None                     # of the original game; None: not told
-    archive: tuple[Archived, ...] = ()                        # all worlds so far; (): there is none, or it is not told
-    bottleneck: bool = False                                  # whether it is to say first what the bottleneck is
+    #                                                           before
+    original: BaseGameStats | None = None                     # of the original game
+    archive: tuple[Archived, ...] = ()                        # all worlds so far
+    bottleneck: bool = False                                  # it asks to say first what the bottleneck is
 
 
 def format_rates(feedback: Mapping[str, tuple[float, float]], context: DesignContext) -> str:
@@ -356,7 +360,7 @@ def format_rates(feedback: Mapping[str, tuple[float, float]], context: DesignCon
 # %% ../../nbs/2_designer/01_prompt.ipynb #540bad45
 def format_results(
     records: Sequence[WorldRecord],
-    costs: Mapping[str, Mapping[str, int]] = MappingProxyType({}),   # as a `Simulator` tells them
+    costs: Mapping[str, Mapping[str, int]] = MappingProxyType({}),   # `Simulator.costs`
 ) -> str:
     "What happened in each environment, some lines each."
     parts = [f"Environment {number}: {_result(record, costs)}" for number, record in enumerate(records, 1)]
@@ -368,7 +372,7 @@ def format_results(
 # %% ../../nbs/2_designer/01_prompt.ipynb #565b767e
 def spending(
     record: WorldRecord,
-    costs: Mapping[str, Mapping[str, int]],   # as a `Simulator` tells them
+    costs: Mapping[str, Mapping[str, int]],   # `Simulator.costs`
 ) -> dict[str, tuple[float, float, dict[str, float]]]:
     "What is used up → how much of it in an episode, how much of that again, and how much on which objective."
     found: dict[str, tuple[float, float, dict[str, float]]] = {}
@@ -383,7 +387,7 @@ def spending(
 
 def format_spending(
     record: WorldRecord,
-    costs: Mapping[str, Mapping[str, int]],   # as a `Simulator` tells them
+    costs: Mapping[str, Mapping[str, int]],   # `Simulator.costs`
 ) -> str:
     "What was spent on what, in words; nothing where it is not known."
     return "; ".join(f"{much:.1f} {item}, {again:.1f} of it again "
@@ -406,7 +410,7 @@ def _result(record: WorldRecord, costs: Mapping[str, Mapping[str, int]]) -> str:
     return "\n".join([*lines, *([f"Spent in an episode: {spent}"] if spent else [])])
 
 # %% ../../nbs/2_designer/01_prompt.ipynb #bd7fbfac
-SELDOM = 50     # %; of what is reached less often the designer is told what was missing
+SELDOM = 50     # %; for what is reached less often the prompt says what was missing
 
 
 def format_original(found: BaseGameStats) -> str:
@@ -445,14 +449,14 @@ def missing_conditions(held: Sequence[Condition]) -> list[Condition]:
 
 def _missing(objective: str, held: Sequence[Condition]) -> str:
     "What an objective needs and did not always have, in a line."
-    told = missing_conditions(held)
-    if not told:
+    missing = missing_conditions(held)
+    if not missing:
         steps = max(held, key=lambda one: len(one[0]))[2]
         return f"- {objective}: nothing; all that it needs was there in every episode ({steps:.2f}%)"
-    together = max(len(names) for names, _, _ in told)
+    together = max(len(names) for names, _, _ in missing)
     return f"- {objective}: " + "; ".join(
         f"{'all together' if len(names) == together > 1 else ' and '.join(names)} {often:.1f}% ({steps:.2f}%)"
-        for names, often, steps in told)
+        for names, often, steps in missing)
 
 # %% ../../nbs/2_designer/01_prompt.ipynb #40ac0002
 def format_archive(archive: Sequence[Archived]) -> str:
@@ -481,9 +485,9 @@ def prompt_values(
     feedback: Mapping[str, tuple[float, float]] | None = None,  # objective → mean and std of its success rate, percent
     previous: Sequence[World] = (),                             # the environments in which the agent trained
     origins: Sequence[str] = (),                                # of each, as for `format_remarks`
-    context: DesignContext | None = None,                       # what else there is to tell; None: the rates alone
+    context: DesignContext | None = None,                       # what else there is to say; None: the rates alone
 ) -> dict[str, str]:   # by the names of the placeholders; of the later ones only what there is something to say to
-    "What the placeholders of a template stand for."
+    "The values of the placeholders of a template."
     if num_worlds < 1:
         raise ValueError(f"at least one environment has to be asked for, not {num_worlds}")
     model = simulator.world_class(vocabulary)
@@ -533,7 +537,7 @@ def update_prompt(
 ) -> str:
     """The prompt of a later cycle: the same game, the measured success rates, and the worlds that led to them.
 
-    Without feedback it tells of the worlds alone; without worlds, too, it is the first prompt again."""
+    Without feedback it shows the worlds alone; without worlds, too, it is the first prompt again."""
     if feedback is None and not previous:
         return first_prompt(templates, simulator, vocabulary, num_worlds, context, request)
     with_records = context is not None and context.records is not None
@@ -543,7 +547,7 @@ def update_prompt(
 
 
 def later_template(templates: Templates, rates: bool, worlds: bool) -> str:
-    "The template of a later prompt that tells the rates, or not; and what happened in the worlds, or not."
+    "The template of a later prompt with or without rates, and with or without what happened in the worlds."
     return templates.worlds if worlds else templates.update if rates else templates.no_feedback
 
 def choice_prompt(

@@ -64,7 +64,7 @@ def come_back(
     headers: Mapping[str, str],   # of a response
     body: Any,                    # JSON data, or text
 ) -> float | None:                # seconds from now; None if it does not say
-    "When a server wants to be asked again."
+    "The pause that a server asks for."
     resets = []
     for place in (headers, *_records(body)):
         named = {str(name).lower().replace("_", "-"): value for name, value in place.items()}
@@ -113,7 +113,7 @@ def cut(
 class Screen:
     """What a server sends, as it may be shown: without the key, and without control characters.
 
-    A key of less than four characters is no secret. One of less than eight that stands in the question is none either,
+    A key of less than four characters is no secret. One of less than eight that occurs in the question is none either,
     and may be a word that worlds need (`none`)."""
 
     def __init__(self, key: str | None, asked: str = ""):
