@@ -7,7 +7,6 @@ __all__ = ['Replay', 'Manual', 'unanswered']
 
 # %% ../../nbs/2_designer/06_manual.ipynb #aaa8698a
 import functools
-import functools
 import os
 import re
 import sys
