@@ -23,7 +23,7 @@ from ..results import model_calls
 # %% ../../nbs/7_experiment/05_schedule.ipynb #415676fd
 @dataclass(frozen=True)
 class Forecast:
-    "What is still to be done, and what it will take."
+    "The runs that are left, and what they will take."
     runs: int                       # to be started or resumed
     done: int                       # finished already
     steps: int                      # environment steps of training in the runs that are to be done

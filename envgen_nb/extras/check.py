@@ -70,7 +70,7 @@ def requirements(
 
 
 def shortfall(requirement: Any) -> str:
-    "What is wrong with an installed package, in words; nothing if it is as required."
+    "The problem with an installed package, in words; empty: it is as required."
     try:
         version = metadata.version(requirement.name)
     except metadata.PackageNotFoundError:
