@@ -125,7 +125,7 @@ def _leaves(returned: Any) -> Arrays:
 
 
 def _copied(returned: Any, i: Any = ...) -> Arrays:
-    "The same arrays, copied; with `i` what they say of one sub-environment."
+    "Copy the arrays, or with `i` the rows of one sub-environment (or of several)."
     return [np.array(part[i]) for part in _leaves(returned)]
 
 
@@ -249,7 +249,7 @@ def step(self: Recorder) -> None:
 
 @patch
 def check_results(self: Recorder, infos: dict[str, Any], ended: np.ndarray) -> None:
-    "Check what is said of episodes that ended."
+    "Check the results of episodes that ended."
     results = infos["results"]
     shape, unlocked = self.reached.shape, results["unlocked"]
     assert np.array_equal(infos["_results"], ended), "_results is the mask of the episodes that ended"
@@ -265,13 +265,14 @@ def check_results(self: Recorder, infos: dict[str, Any], ended: np.ndarray) -> N
     assert unlocked.shape == had.shape == shape and not (unlocked & ~had)[ended].any(), "not possible, yet achieved"
     if "counts" in results:
         assert np.array_equal((results["counts"] > 0) & had, unlocked), "counts and unlocked differ"
-    assert results.get("death", ended).max() <= max(1, len(self.setup.simulator.deaths))
+    if "death" in results:
+        assert results["death"].max() <= len(self.setup.simulator.deaths), "death is none of the game's deaths"
     self.reached[ended] = unlocked[ended]
 
 # %% ../../nbs/1_game/11_conformance.ipynb #4a31d4ab
 @patch
 def check_present(self: Recorder, result: tuple) -> None:
-    "Check what the environment says of the present moment, and keep what it returned."
+    "Check the present state of the environment, and keep what it returned."
     venv, obs, shape = self.venv, result[0], self.reached.shape
     assert obs in venv.observation_space, "the observation is not in the space"
     assert venv.unlocked.shape == shape and venv.unlocked.dtype == np.bool_
@@ -296,12 +297,12 @@ def check_present(self: Recorder, result: tuple) -> None:
 
 
 @patch
-def check_account(self: Recorder, name: str, told: Mapping[str, np.ndarray], which: np.ndarray) -> None:
-    "Check what is said of some of the last episodes against what was seen of them."
+def check_account(self: Recorder, name: str, reported: Mapping[str, np.ndarray], which: np.ndarray) -> None:
+    "Compare reported numbers of some of the last episodes with the recorded ones."
     last = [episodes[-1] for episodes in self.episodes]
     for part, seen in {"return": [one.total for one in last], "length": [len(one.actions) for one in last],
                        "world": [one.world for one in last]}.items():
-        assert np.allclose(told[part][which], np.array(seen)[which]), f"{name}: {part} is not what was played"
+        assert np.allclose(reported[part][which], np.array(seen)[which]), f"{name}: {part} is not what was played"
 
 
 @patch
