@@ -24,14 +24,14 @@ from ..game.world import World
 # %% ../../nbs/3_agent/14_clips.ipynb #9e8dcebe
 @dataclass(frozen=True)
 class Recording:
-    "One episode, or its beginning, as it was seen; what is of a step stands in the order of the steps."
+    "One episode, or its beginning, as it was seen; sequences are in the order of the steps."
     frames: tuple[np.ndarray, ...]        # (H, W, 3) uint8, what was on the screen before each step
     seen: tuple[Any, ...]                 # what the agent saw then, one observation of its kind
     actions: tuple[int, ...]              # what it did
     rewards: tuple[float, ...]            # what that gave
     reached_at: Mapping[str, int]         # objective → the step in which it was reached, from 1; in the game's order
     possible: tuple[str, ...]             # the objectives that there are in this level
-    probabilities: np.ndarray | None      # (steps, actions) float32; None: not asked, or not told
+    probabilities: np.ndarray | None      # (steps, actions) float32; None: not asked for, or the learner has none
     values: np.ndarray | None             # (steps,) float32, the return that it expected; None: it does not tell
 
     @property
@@ -89,9 +89,9 @@ def record(
                      _stacked(chances), _stacked(values))
 
 
-def _stacked(told: Sequence[torch.Tensor | None]) -> np.ndarray | None:
-    "What a learner told at each step, without the row of the only sub-environment; None if it told nothing."
-    return np.stack([one[0].cpu().numpy() for one in told]) if told and told[0] is not None else None
+def _stacked(found: Sequence[torch.Tensor | None]) -> np.ndarray | None:
+    "Stack what a learner returned at each step, without the axis of sub-environments; None if it returned none."
+    return np.stack([one[0].cpu().numpy() for one in found]) if found and found[0] is not None else None
 
 
 @contextlib.contextmanager

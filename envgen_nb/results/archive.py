@@ -16,20 +16,20 @@ from ..game.words import counted
 
 # %% ../../nbs/6_results/06_archive.ipynb #77b00005
 def _first_line(text: str, most: int = 90) -> str:
-    "The beginning of a purpose."
+    "Return the beginning of a purpose."
     line = strip_markdown(text).partition("\n")[0]
     return line if len(line) <= most else line[:most - 1] + "…"
 
 
 def _again(run: RunFolder, record: WorldRecord) -> str:
-    "Of the material that was most spent on skills that had been shown before: how much of how much."
+    "Return how much of the material was spent on skills that had been shown before, for the one with most."
     again, much, item = max(((again, much, item) for item, (much, again, _) in
                              spending(record, run.simulator.costs).items()), default=(0.0, 0.0, ""))
     return f"{again:.1f} of {much:.1f} {item}" if item else "–"
 
 
 def archive_html(run: RunFolder) -> str:
-    "The worlds of all cycles so far; an empty text if there are none."
+    "Return a table of the worlds of all cycles so far; empty if there are none."
     numbers, known, rows = run.all_numbers(run.cycles[-1]), {}, {}
     standing = [cycle for cycle in run.cycles if run.standing(cycle)]
     if standing:
@@ -53,7 +53,7 @@ def archive_html(run: RunFolder) -> str:
 
 # %% ../../nbs/6_results/06_archive.ipynb #77b00007
 def tried_html(run: RunFolder, cycle: str) -> str:
-    "The worlds that were tried out for a cycle; an empty text if none were."
+    "Return a table of the worlds that were tried out for a cycle; empty if none were."
     found = tried_out(run, cycle)
     if not found:
         return ""
@@ -68,12 +68,12 @@ def tried_html(run: RunFolder, cycle: str) -> str:
 
 # %% ../../nbs/6_results/06_archive.ipynb #77b00009
 def bottleneck_html(run: RunFolder, cycle: str) -> str:
-    "What the designer of a cycle believes keeps the agent from getting better; an empty text if it did not say."
+    "Return the bottleneck that the designer of a cycle has named; empty if it named none."
     return render("bottleneck.html", bottleneck=run.bottleneck(cycle))
 
 
 def context_html(run: RunFolder, cycle: str) -> str:
-    "What the prompt of a cycle holds beside the game and its rules; an empty text if a measurement is missing."
+    "Return what the prompt of a cycle contains beside the game and its rules; empty if a measurement is missing."
     number = int(cycle.partition("-")[2])
     if any(run.evaluation(name) is None for name in run.cycles[max(number - 2, 0):number]):
         return ""

@@ -11,7 +11,7 @@ __all__ = ['COLOURS', 'KEY', 'ticks', 'short', 'Axis', 'Mark', 'line_path', 'apa
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ def ticks(
     high: float,
     most: int = 6,       # marks, at least 2
 ) -> list[float]:
-    "Round numbers from low to high, evenly spaced."
+    "Return round numbers from low to high, evenly spaced."
     rough = (high - low) / (most - 1) if high > low else 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
@@ -37,7 +37,7 @@ def ticks(
 
 
 def short(value: float) -> str:
-    "A number for a mark: 240k, 1.5M, 12.5."
+    "Return a number for a mark: 240k, 1.5M, 12.5."
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{letter}"
@@ -48,7 +48,7 @@ COLOURS = ("#0b5cad", "#b54708", "#1a7f37", "#a626a4", "#7a5c00", "#00727f", "#6
 
 
 def _colour(colour: str | None) -> str:
-    "A colour for SVG: one of `COLOURS` is as the page's style sheet has it."
+    "Return a colour for SVG: one of `COLOURS` as a variable of the page's style sheet."
     return f"var(--envgen-c{COLOURS.index(colour)},{colour})" if colour in COLOURS else colour or "currentColor"
 
 
@@ -70,7 +70,7 @@ class Axis:
         return self.start + self.length * (place - self.low) / ((self.high - self.low) or 1)
 
     def marks(self, room: float) -> list[tuple[float, str, bool]]:
-        "Marks at least so many pixels apart: where, what it says, and whether it is at zero."
+        "Return marks at least so many pixels apart: place, text, and whether it is at zero."
         if self.names:
             step = 1 if abs(self.length) / len(self.names) >= 15 else max(1, len(self.names) - 1)
             return [(self(name), name, False) for name in self.names[::step]]
@@ -88,7 +88,7 @@ class Mark(NamedTuple):
 
 
 def line_path(places: Iterable[tuple[float, float]]) -> str:
-    "A line through points, in the words of SVG; a point that is not finite is a gap."
+    "Return a line through points as a path of SVG; a point that is not finite is a gap."
     path, pen = "", "M"
     for x, y in places:
         path += f"{pen}{x:.1f} {y:.1f}" if math.isfinite(x + y) else ""
@@ -97,7 +97,7 @@ def line_path(places: Iterable[tuple[float, float]]) -> str:
 
 
 def _scatter(trace: go.Scatter, x: Axis, y: Axis) -> list[Mark]:
-    "A band, or a line and its points."
+    "Return a band, or a line and its points."
     colour = _colour(trace.line.color or trace.marker.color)
     places = list(zip(map(x, trace.x), map(y, trace.y), strict=True))
     if trace.fill:
@@ -116,7 +116,7 @@ def _scatter(trace: go.Scatter, x: Axis, y: Axis) -> list[Mark]:
 
 
 def _heatmap(trace: go.Heatmap, x: Axis, y: Axis) -> tuple[list[Mark], list[tuple[Any, ...]]]:
-    "Cells, and their numbers where there is room for them."
+    "Return the cells, and their numbers where there is room for them."
     wide, high, many = x.length / len(x.names), abs(y.length) / len(y.names), len(x.names) > 20
     marks, texts = [], []
     for name, values in zip(trace.y, trace.z, strict=True):
@@ -130,7 +130,7 @@ def _heatmap(trace: go.Heatmap, x: Axis, y: Axis) -> tuple[list[Mark], list[tupl
 
 # %% ../../nbs/6_results/04_charts.ipynb #4207b3e3
 def apart(places: Sequence[float], gap: float) -> list[float]:
-    "The places, moved as little as needed until no two are nearer than the gap."
+    "Move places as little as needed until no two are nearer than the gap."
     order, moved = np.argsort(places, kind="stable"), np.array(places, float)
     for _ in range(200):
         sorted_ = moved[order]
@@ -144,7 +144,7 @@ def apart(places: Sequence[float], gap: float) -> list[float]:
 
 
 def _legend(named: Sequence[Any], x: Axis, y: Axis, above: bool) -> tuple[list[Mark], list[tuple[Any, ...]]]:
-    "The name of each trace with a stroke of its colour: above the panel, or at the ends of the lines."
+    "Return the name of each trace with a stroke of its colour: above the panel, or at the ends of the lines."
     right, begin, marks, texts = x.start + x.length, x.start, [], []
     ends = [y(next((v for v in trace.y[::-1] if v is not None and v == v), y.low)) for trace in named]
     for trace, end, place in zip(named, ends, apart(ends, 16), strict=True):
@@ -157,9 +157,9 @@ def _legend(named: Sequence[Any], x: Axis, y: Axis, above: bool) -> tuple[list[M
 
 # %% ../../nbs/6_results/04_charts.ipynb #4207b3e4
 def _panel(figure: go.Figure, width: int, height: int) -> dict[str, Any]:
-    "The frame, the marks and the words of a figure."
+    "Return the frame, the marks and the texts of a figure."
     layout, traces, texts = figure.layout, figure.data, []
-    if layout.annotations:                              # nothing to show, in words
+    if layout.annotations:                              # there is nothing to show
         words = (width / 2, height / 2, "middle", layout.annotations[0].text, "")
         return {"frame": [], "groups": [], "texts": [(8, 18, "start", layout.title.text, "title"), words]}
     above, labelled = layout.legend.orientation == "h", layout.yaxis.showticklabels is not False
@@ -204,7 +204,7 @@ def svg(
     columns: int = 1,          # panels beside each other
     title: str = "",           # above them all
 ) -> Drawing:
-    "Figures as one SVG, which needs no script, no network and no other file."
+    "Draw figures as one SVG, which needs no script, no network and no other file."
     height, top = height or figures[0].layout.height or 420, 30 * bool(title)
     panels = [(k % columns * width, top + k // columns * height, _panel(figure, width, height))
               for k, figure in enumerate(figures)]
@@ -215,7 +215,7 @@ def svg(
 
 # %% ../../nbs/6_results/04_charts.ipynb #4207b3e6
 def alone(drawing: str) -> str:
-    "A drawing for a file of its own or an <img>, where no page gives it colours: dark on white."
+    "Return a drawing for a file of its own or an <img>, where no page gives it colours: dark on white."
     return drawing.replace("<style>", "<style>svg{color:#222;background:#fff}", 1)
 
 # %% ../../nbs/6_results/04_charts.ipynb #a2da02a3
@@ -229,7 +229,7 @@ class Series:
 
 
 def estimate_text(estimate: Estimate, digits: int = 1, unit: str = "seed") -> str:
-    "An estimate in one line: `35.7 [34.2, 37.0], 10 seeds`."
+    "Return an estimate in one line: `35.7 [34.2, 37.0], 10 seeds`."
     return f"{estimate:.{digits}f}, {counted(estimate.count, unit)}"
 
 
@@ -239,7 +239,7 @@ def estimate_traces(
     unit: str = "seed",       # what the estimates are made from
     digits: int = 1,
 ) -> list[go.Scatter]:
-    "A series for a figure: its intervals, the numbers of the seeds where they are few, the line with its points."
+    "Return a series as traces: its intervals, or each seed where seeds are few, and the line with its points."
     shown = [(x, y) for x, y in zip(series.x, series.y, strict=True) if math.isfinite(y.value)]
     known = [(x, y) for x, y in shown if y.low is not None]
     seeds = [(x, value) for x, y in shown for value in y.values if len(y.values) > 1]
@@ -262,6 +262,7 @@ def estimate_traces(
 # %% ../../nbs/6_results/04_charts.ipynb #0bd10156
 class Chart(go.Figure):
     "A figure of plotly that is shown as SVG where plotly is not."
+    _ipython_display_ = None       # plotly's own way to be shown, which is plotly's alone
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **_: Any) -> dict[str, Any]:
         return {"application/vnd.plotly.v1+json": json.loads(self.to_json()), "text/html": svg(self),
@@ -275,9 +276,9 @@ def chart(
     zero: bool = True,       # whether the vertical scale holds 0
     height: int = 420,       # pixels
     above: bool = False,     # the names of the lines above them, not at their ends
-    empty: str = "",         # what is said where there are no traces
+    empty: str = "",         # the text that is shown if there are no traces
 ) -> Chart:
-    "A figure in the look of all of them."
+    "Return a figure in the common style."
     shown = {"visible": bool(traces)}
     legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 1, "xanchor": "right"} if above else {}
     said = {"text": empty, "showarrow": False, "font": {"size": 15}, "xref": "paper", "yref": "paper", "x": 0.5,
@@ -296,7 +297,7 @@ def curves(
     zero: bool = True,                   # whether the vertical scale holds 0
     marks: Sequence[Series] = (),        # levels, drawn as dashed lines from the left to the right: their first y
 ) -> Drawing:
-    "Curves with bands, each with its name at its end."
+    "Draw curves with bands, each with its name at its end."
     last = max([1e-9, *(x for one in series for x in one.x)])
     levels = [go.Scatter(x=[0, last], y=[one.y[0].value] * 2, name=one.name, mode="lines",
                          line={"color": one.colour, "dash": "dash"}) for one in marks]
@@ -307,7 +308,7 @@ def points(
     columns: dict[str, dict[str, Estimate]],     # title of a panel → name of a row → its number
     label: str,                                  # what is shown
 ) -> Drawing:
-    "Numbers with their intervals or their seeds: a row for each name, a panel for each title."
+    "Draw numbers with their intervals or their seeds: a row for each name, a panel for each title."
     names, panels = list(dict.fromkeys(name for rows in columns.values() for name in rows)), []
     for title, rows in columns.items():
         traces = [trace for name, one in rows.items()
@@ -327,7 +328,7 @@ def grid(
     x_title: str = "",
     columns: int = 3,
 ) -> Drawing:
-    "A small panel for each series, all with the same scales."
+    "Draw a small panel for each series, all with the same scales."
     panels = [chart([trace.update(showlegend=False) for trace in estimate_traces(one)], one.name,
                     x_title if k + columns >= len(series) else "", height=200) for k, one in enumerate(series)]
     for letter in ("x", "y"):
@@ -363,7 +364,7 @@ def multiples(
     unit: str = "%",
     wide: bool = False,                             # whether a panel takes the whole width
 ) -> str:
-    "Panels of one size with the same scales, as many beside each other as there is room for."
+    "Return panels of one size with the same scales, as many beside each other as there is room for."
     low, high = scale
 
     def place(x: float, y: float) -> tuple[float, float]:

@@ -52,7 +52,7 @@ def percents_moved(before: float, after: float) -> int:
 
 
 def changes(before: Measurement, after: Measurement) -> list[Change]:
-    "How each success rate changed from one measurement to another, the largest gains first."
+    "Return how each success rate changed from one measurement to another, the largest gains first."
     never = Estimate(0.0, 0.0, 100.0, 0)                       # no episode had the objective
     found = [Change(name, *(one.rates[name] if one.rates[name].count else never for one in (before, after)))
              for name in after.rates]
@@ -60,7 +60,7 @@ def changes(before: Measurement, after: Measurement) -> list[Change]:
 
 
 def most_changed(before: Measurement, after: Measurement) -> list[Change]:
-    "The success rates that changed, those that changed most first."
+    "Return the success rates that changed, those that changed most first."
     return sorted((change for change in changes(before, after) if change.gain),
                   key=lambda change: -abs(change.after.value - change.before.value))
 
@@ -69,7 +69,7 @@ NOTHING = "Nothing has been measured yet."
 
 
 def sample_text(run: RunFolder) -> str:
-    "What the rates of the latest measurement are of."
+    "Return from how many episodes the rates of the latest measurement are."
     episodes = len(list(run.evaluations().values())[-1].returns)
     return f"in {episodes:,} episodes of the original game; one run has no interval over seeds"
 
@@ -81,7 +81,7 @@ def of_episodes(run: RunFolder, episodes: int) -> str:
 
 
 def table_text(run: RunFolder) -> str:
-    "Success rates before and after as plain text for a terminal; below, the score's two readings and the reward."
+    "Return success rates before and after as plain text for a terminal; below, the score's two readings and the reward."
     measured = measured_rates(run)
     if not measured:
         return NOTHING
@@ -129,7 +129,7 @@ def by_rate(runs: Sequence[RunFolder]) -> list[str]:
 
 
 def after_words(cycle: str) -> str:
-    "Which agent was measured: `after cycle 2`."
+    "Return which agent was measured, in words: `after cycle 2`."
     names = {"cycle-0": "before training", "final": "after the last training"}
     return names.get(cycle, f"after {cycle.replace('-', ' ')}")
 
@@ -191,7 +191,7 @@ def learning_figure(
 
 # %% ../../nbs/6_results/05_figures.ipynb #77e00002
 def missing_html(run: RunFolder) -> str:
-    "What ended the episodes of the last measurement, and what was missing for what is seldom reached; \"\": not known."
+    "Return what ended the episodes of the last measurement and what seldom objectives lacked; empty if not known."
     measured = list(run.evaluations())
     found = in_the_original(run, measured[-1]) if measured else None
     if found is None or not found.held:
@@ -228,7 +228,7 @@ def worlds_html(
     width: int = 420,         # pixels of a cycle's picture
     most: int = 10,           # cycles
 ) -> str:
-    "The worlds of the cycles side by side, with what the designer said they are for."
+    "Return the worlds of the cycles side by side, with what each is for."
     drawn = {cycle: path for cycle in run.cycles if (path := run.file(RunFolder.PICTURE, cycle)).exists()}
     step, cycles = max(1, -(-len(drawn) // most)), []
     for cycle, path in list(drawn.items())[(len(drawn) - 1) % step::step]:                 # the latest one among them

@@ -22,7 +22,7 @@ def data_url(
     data: bytes,
     kind: str = "webp",      # webp, png, svg+xml
 ) -> str:
-    "A picture as an address that holds it."
+    "Return a picture as a data URL."
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
@@ -37,27 +37,27 @@ def render(
     template: str,     # a file of `results/templates`
     **values: Any,
 ) -> str:
-    "A template with its values filled in."
+    "Return a template with its values filled in."
     return PAGES.get_template(template).render(values)
 
 
 def _part(name: str, *values: Any) -> str:
-    "A small part of a page: one of the macros in `parts.html`."
+    "Return a small part of a page: one of the macros in `parts.html`."
     return str(getattr(PAGES.get_template("parts.html").module, name)(*values))
 
 # %% ../../nbs/6_results/03_page.ipynb #d9f5ace7
 def note(text: str = "", kind: str = "envgen-note") -> str:
-    "A line or paragraph of text; nothing if there is none."
+    "Return a line or paragraph of text; empty if there is no text."
     return _part("note", text, kind)
 
 
 def quote(text: str) -> str:
-    "A long text of a person or a model, as it is."
+    "Return a long text of a person or a model, as it is."
     return _part("quote", text)
 
 
 def fold(summary: str, inside: str, opened: bool = False) -> str:
-    "Something to be unfolded; `inside` is HTML."
+    "Return a part that can be unfolded; `inside` is HTML."
     return _part("fold", summary, inside, opened)
 
 
@@ -66,5 +66,5 @@ def table(
     rows: Sequence[Sequence[object]],
     numbers: Sequence[int] = (),       # the columns that are aligned at the right
 ) -> str:
-    "A table; every cell is text."
+    "Return a table; every cell is text."
     return _part("table", header, rows, numbers)

@@ -7,7 +7,6 @@ __all__ = ['PREPARING', 'duration', 'best_rates', 'say', 'Wait', 'panel', 'follo
 
 # %% ../../nbs/6_results/07_progress.ipynb #3439811a
 import contextlib
-import html
 import sys
 import threading
 import time
@@ -24,10 +23,11 @@ from ..cycle.folder import PLACES
 from ..game.files import read_jsonl
 from ..game.world import printable
 from ..game.words import counted
+from .page import render
 
 # %% ../../nbs/6_results/07_progress.ipynb #6c7d4724
 def duration(seconds: float) -> str:
-    "Seconds as people say them: `42 s`, `3:05`, `2:10:00`."
+    "Return a duration as text: `42 s`, `3:05`, `2:10:00`."
     seconds = round(seconds)
     if seconds < 60:
         return f"{seconds} s"
@@ -36,14 +36,14 @@ def duration(seconds: float) -> str:
 
 
 def best_rates(success: dict[str, Any], most: int = 4) -> str:
-    "The highest success rates in short: `collect_wood 93%, place_table 61%`."
+    "Return the highest success rates in short: `collect_wood 93%, place_table 61%`."
     rates = {name: value[0] if isinstance(value, list | tuple) else value for name, value in success.items()}
     top = sorted(rates.items(), key=lambda item: -item[1])[:most]
     return ", ".join(f"{name} {rate:.0f}%" for name, rate in top if rate > 0) or "nothing yet"
 
 # %% ../../nbs/6_results/07_progress.ipynb #bc4aaae7
 def say(record: dict[str, Any]) -> str:
-    "One event, as logged in events.jsonl, in one line for people."
+    "Return one event, as logged in events.jsonl, as a line of text."
     try:
         return printable(_said(record))
     except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
@@ -51,7 +51,7 @@ def say(record: dict[str, Any]) -> str:
 
 
 def _said(record: dict[str, Any]) -> str:
-    "The line, of an event of which all is told."
+    "Return the line of an event; raises if a value is missing or of the wrong type."
     cycle = record.get("cycle", "").replace("-", " ")
     match record["event"]:
         case "Started":
@@ -93,7 +93,7 @@ PREPARING = {"event": "Preparing"}      # before the first event of a run that s
 
 @dataclass
 class Wait:
-    "What is waited for, the designer or the start, and since when."
+    "What a run waits for, the designer or the start, and since when."
     record: dict[str, Any] | None = None   # of the latest Waiting event, or `PREPARING`; None: nothing is waited for
     since: float = 0.0
 
@@ -101,40 +101,36 @@ class Wait:
         self,
         record: dict[str, Any],   # of any event
     ) -> None:
-        "Take notice of what happened."
+        "Update the state with an event."
         waiting = record["event"] == "Waiting"
         if self.record is None:
             self.since = time.monotonic()
         self.record = record if waiting else None
 
     def line(self) -> str:
-        "The wait in one line, with how long it has lasted; \"\" while there is none."
+        "Return the wait and its duration as a line of text; empty if there is none."
         return f"{say(self.record)} · for {duration(time.monotonic() - self.since)} now" if self.record else ""
 
 # %% ../../nbs/6_results/07_progress.ipynb #b8efc257
 def panel(records: list[dict[str, Any]]) -> str:
-    "The state of a run as HTML: a bar, what is being done, and what happened."
+    "Return the state of a run as HTML: a bar, the current step, and the latest events."
     training = next((r for r in reversed(records) if r["event"] == "Training"), None)
     done, steps = (training["done"], training["steps"]) if training else (0, 1)
-    past = [say(r) for r in records if r["event"] != "Training"]
-    lines = "".join(f"<div>{html.escape(line)}</div>" for line in past[-12:])
-    now = html.escape(say(records[-1])) if records else ""
-    return (f'<div style="font-family:monospace;font-size:13px"><progress value="{done}" max="{steps}" '
-            f'aria-label="progress of the run" style="width:60%"></progress> {done:,} of {counted(steps, "step")}'
-            f'<div style="margin:4px 0"><b>{now}</b></div>{lines}</div>')
+    past = [say(record) for record in records if record["event"] != "Training"]
+    return render("panel.html", done=done, steps=steps, now=say(records[-1]) if records else "", past=past[-12:])
 
 
 def follow(
     events: Iterable[Event],    # from run_cycles
     every: float = 0.5,         # seconds between two updates, at the least
 ) -> Iterator[Event]:           # the same events
-    "Pass events on and keep a panel in the notebook up to date."
+    "Yield the events of a run and update a panel in the notebook."
     records: list[dict[str, Any]] = []
     handle, shown = display(HTML(panel(records)), display_id=True), 0.0
     for event in events:
         record = event.record()
         if records and records[-1]["event"] == record["event"] == "Training":
-            records.pop()                                   # of a stretch of training only the latest matters
+            records.pop()                                   # only the latest Training event is shown
         records.append(record)
         if time.monotonic() - shown > every or record["event"] != "Training":
             handle.update(HTML(panel(records)))
@@ -148,8 +144,8 @@ def watch(
     out: TextIO | None = None,        # a terminal gets a bar, anything else lines; None: stderr
     every: float = 10.0,              # seconds between two lines of training, where there is no terminal
 ) -> None:
-    "Tell on a terminal, or in a log, what a run in another process is doing, until `stop` is set."
-    out = out or sys.stderr           # as it is now, not as it was at the import
+    "Print what a run in another process is doing, on a terminal or in a log, until `stop` is set."
+    out = out or sys.stderr           # looked up at the call: tests and notebooks replace it
     log, shown, last, stage = Path(folder) / "events.jsonl", 0, 0.0, None
     old, wait, patience = len(read_jsonl(log)), Wait(PREPARING, time.monotonic()), every
     bar = tqdm(total=1, file=out, disable=not out.isatty(), unit="step", unit_scale=True, dynamic_ncols=True,
@@ -181,10 +177,10 @@ def watch(
 # %% ../../nbs/6_results/07_progress.ipynb #42e41937
 @contextlib.contextmanager
 def parts_bar(
-    out: TextIO | None = None,    # a terminal, or anything else, which is told nothing; None: stderr
+    out: TextIO | None = None,    # anything but a terminal stays empty; None: stderr
 ) -> Iterator[Callable[[str, int, int], None]]:
-    "A bar, and the function that tells it what is being made, its number (from 1), and how many parts there are."
-    out = out or sys.stderr           # as it is now, not as it was at the import
+    "Show a bar; the function in it takes what is being made, its number (from 1), and how many parts there are."
+    out = out or sys.stderr           # looked up at the call: tests and notebooks replace it
     with tqdm(file=out, disable=not out.isatty(), leave=False, bar_format="{n}/{total} |{bar}| {desc}") as bar:
         def tell(what: str, number: int, count: int) -> None:
             bar.total, bar.n = count, number - 1

@@ -52,7 +52,7 @@ from ..game.words import counted, settings_in_words
 
 # %% ../../nbs/6_results/08_report.ipynb #b1283388
 def absent(run: RunFolder) -> list[str]:
-    "What a run lacks of what came before its last measurement, in plain sentences."
+    "Return what a run lacks of what came before its last measurement, in plain sentences."
     measured, found = [cycle for cycle in run.cycles if run.evaluation(cycle) is not None], []
     for cycle in run.cycles[:run.cycles.index(measured[-1]) + 1] if measured else []:
         lacking = [name for name, there in [
@@ -67,7 +67,7 @@ def absent(run: RunFolder) -> list[str]:
 def command(
     run: RunFolder,
 ) -> str:
-    "What to type to make the same run again."
+    "Return the command that makes the same run again."
     given = run.settings.model_dump()
     usual = {name: field.get_default(call_default_factory=True) for name, field in RunSettings.model_fields.items()}
     always = {"designer", "preset", "seed", *game_defaults(run.settings.simulator)}
@@ -82,7 +82,7 @@ def command(
 
 
 def by_hand(run: RunFolder) -> list[str]:
-    "What a person did in this run that its settings do not tell."
+    "Return what was edited by hand in this run, which its settings do not contain."
     edited = [cycle for cycle in run.cycles if is_edited(run, cycle)]
     changed = [name for event in run.events() if event["event"] == "Changed"
                for name, value in event.get("now", {}).items() if event.get("was", {}).get(name) != value]
@@ -91,7 +91,7 @@ def by_hand(run: RunFolder) -> list[str]:
 
 # %% ../../nbs/6_results/08_report.ipynb #3cb81b15
 def designer_words(run: RunFolder) -> str:
-    "Who designed the worlds, and of which cycles where they are several."
+    "Return the designer of the worlds; if there were several, with the cycles of each."
     known = {"rules": "rules (written by hand, no language model)", "none": "none (no designed worlds)",
              "replay": "replay (recorded replies)", "manual": "manual (replies that a person brought)"}
     names, of = designer_names(run), designed_by(run)
@@ -104,7 +104,7 @@ FEEDBACK = {"rates": "the success rates", "none": "nothing", "worlds": "the rate
 
 
 def state_words(run: RunFolder) -> str:
-    "How far the run has come."
+    "Return whether the run is finished, or its next step."
     if run.finished():
         return "finished"
     here, steps = position(run), {"design": "worlds are to be designed", "train": "training", "evaluate": "measuring"}
@@ -112,14 +112,14 @@ def state_words(run: RunFolder) -> str:
 
 # %% ../../nbs/6_results/08_report.ipynb #1337a842
 def spent(run: RunFolder) -> str:
-    "How long the work took, in all sessions."
+    "Return how long the work took, in all sessions."
     whole = worked(run.events())
     training = sum(sum(record.get("seconds", {}).values()) for cycle in run.cycles for record in run.metrics(cycle))
     return f"{duration(whole)} of work, {duration(training)} of it training" if whole else "not known"
 
 
 def machine_words(run: RunFolder) -> str:
-    "The machine, and what was different when the run went on later."
+    "Return the machine, and what was different when the run was resumed."
     known = machines(run)
     found = [f"{known[0]['processor']}, {counted(known[0]['cores'], 'core')}"]
     found += [f"later {', '.join(machine_changes(before, now))}" for before, now in pairwise(known)]
@@ -127,14 +127,14 @@ def machine_words(run: RunFolder) -> str:
 
 
 def cost(run: RunFolder) -> str:
-    "What the calls to a model took."
+    "Return the cost of the calls to a model."
     usage = run.usage()
     return (f"{counted(usage.calls, 'call')}, {usage.tokens_in:,} tokens in, {usage.tokens_out:,} out, price "
             f"{usage.cost}" if usage.calls else "no model was asked")
 
 # %% ../../nbs/6_results/08_report.ipynb #ae393337
 def result_html(run: RunFolder, found: dict[str, tuple[Measured, Measured]]) -> str:
-    "Score and reward, who and what, and the command."
+    "Return the section of the result: score and reward, designer, agent and machine, and the command."
     settings, cycles, numbers = run.settings, list(found), []
     facts = {"Designer": designer_words(run), "Agent": f"{settings.preset}, learner {settings.learner}",
              "Seed": settings.seed, "Feedback": FEEDBACK.get(settings.feedback, f"the rates of {settings.feedback}"),
@@ -170,7 +170,7 @@ def webp(picture: np.ndarray, width: int, quality: int = 60) -> bytes:
 def world_pictures(run: RunFolder) -> dict[str, list[bytes]]:
     """The worlds of each cycle as WebP, as large as there is room for; not of all cycles, if they are too many.
 
-    How much room they take is told from a dozen of them, so that no picture is made that is not shown."""
+    Their size is estimated from a dozen of them, so that no picture is made that is not shown."""
     worlds = {cycle: found for cycle in run.cycles if (found := run.worlds(cycle))}
     if not worlds:
         return {}
@@ -199,7 +199,7 @@ def small_clip(recording: Recording, every: int = 2, fps: int = 8) -> tuple[byte
 
 # %% ../../nbs/6_results/08_report.ipynb #621fb4a4
 def agent_html(run: RunFolder, steps: int = 200) -> str:
-    "The agent before and after, in one episode, and the moments in which it reached something, which paper shows too."
+    "Return clips of the agent before and after, and stills of when it reached an objective, which can be printed."
     there = [cycle for cycle in run.evaluations() if run.file(RunFolder.CHECKPOINT, cycle).exists()]
     clips, moments = [], []
     for cycle in dict.fromkeys([*there[:1], *there[-1:]]):
@@ -213,7 +213,7 @@ def agent_html(run: RunFolder, steps: int = 200) -> str:
 
 # %% ../../nbs/6_results/08_report.ipynb #d3974bd8
 def gaps_html(run: RunFolder, cycle: str, most: int = 4) -> str:
-    "What was missing at the measurement of a cycle, in a few lines."
+    "Return what was missing at the measurement of a cycle, in a few lines."
     if run.evaluation(cycle) is None:
         return note(f"{cycle.replace('-', ' ').capitalize()} was not measured.", "quiet")
     found, near, whole = in_the_original(run, cycle), [], []
@@ -234,7 +234,7 @@ def gaps_html(run: RunFolder, cycle: str, most: int = 4) -> str:
 
 # %% ../../nbs/6_results/08_report.ipynb #74aec0cd
 def _purpose(text: str) -> tuple[str, str]:
-    "What a world is for: what is shown, and what is folded up because it is long."
+    "Split the purpose of a world into what is shown and what is folded up because it is long."
     first, _, rest = (text := strip_markdown(text).strip()).partition("\n")
     if len(text) <= 320:
         return text, ""
@@ -242,7 +242,7 @@ def _purpose(text: str) -> tuple[str, str]:
 
 
 def _played(run: RunFolder, found: WorldRecord | None) -> str:
-    "What happened in a world."
+    "Return what happened in a world."
     if found is None or not found.episodes:
         return ""
     best = sorted(found.success.items(), key=lambda one: -one[1])[:3]
@@ -255,7 +255,7 @@ def _played(run: RunFolder, found: WorldRecord | None) -> str:
 
 
 def _worlds(run: RunFolder, cycle: str, pictures: Sequence[bytes], records: Sequence[WorldRecord]) -> list[dict]:
-    "The worlds of a cycle for the template."
+    "Return the worlds of a cycle for the template."
     worlds = run.worlds(cycle)
     sources = origins(run, cycle) if run.text(cycle, RunFolder.REPLY) else ["designer"] * len(worlds)
     known = itertools.zip_longest(worlds, run.purposes(cycle), sources, pictures, records[:len(worlds)])
@@ -265,14 +265,14 @@ def _worlds(run: RunFolder, cycle: str, pictures: Sequence[bytes], records: Sequ
 
 
 def _tried(run: RunFolder, cycle: str) -> list[list[str]]:
-    "The worlds that were tried out for a cycle: number, taken, reward of the agent and of random actions."
+    "Return the rows of a trial: number, taken, reward of the agent and of random actions."
     return [[str(k), "yes" if taken else "no", *("–" if one is None or one.episode_return is None
                                                  else f"{one.episode_return:.1f}" for one in (mine, other))]
             for k, (mine, other, taken) in enumerate(tried_out(run, cycle), 1)]
 
 # %% ../../nbs/6_results/08_report.ipynb #0488d21e
 def moved_html(before: Measurement, now: Measurement, most: int = 6) -> str:
-    "Which success rates changed most between two measurements; bold where the intervals do not overlap."
+    "Return the success rates that changed most between two measurements; bold where the intervals do not overlap."
     return render("moved.html", moved=most_changed(before, now)[:most])
 
 # %% ../../nbs/6_results/08_report.ipynb #1076225e
@@ -280,7 +280,7 @@ TEXTS = 120_000     # characters of prompts and replies
 
 
 def conversation(run: RunFolder, cycle: str, room: list[int]) -> list[tuple[str, str | None]]:
-    "Prompts and replies by their names, as long as there is room, which counts down; None: there was none left."
+    "Return prompts and replies by their names; None in place of a text for which `room`, in characters, is used up."
     found = list[tuple[str, str | None]]()
     for place in (cycle, f"{cycle}/{RunFolder.TRIAL}"):
         sent_back = [name.format(number) for number, _ in enumerate(run.rejected(place), start=1)
@@ -293,7 +293,7 @@ def conversation(run: RunFolder, cycle: str, room: list[int]) -> list[tuple[str,
 
 # %% ../../nbs/6_results/08_report.ipynb #768c7567
 def story_html(run: RunFolder, found: dict[str, tuple[Measured, Measured]]) -> str:
-    "The cycles that the run has come to."
+    "Return the section of the cycles that have begun."
     begun = [cycle for cycle in run.cycles[1:] if run.worlds(cycle) or run.metrics(cycle) or run.evaluation(cycle)
              or run.text(cycle, RunFolder.PROMPT)]
     if not begun:
@@ -323,7 +323,7 @@ def story_html(run: RunFolder, found: dict[str, tuple[Measured, Measured]]) -> s
 
 
 def _or_else(run: RunFolder, make: Callable[[], Any], otherwise: Any, what: str) -> Any:
-    "What is made; if that cannot be, something else, and the reason among the run's problems."
+    "Call `make`; if it fails, return `otherwise` and note the reason in the run's problems."
     try:
         return make()
     except Exception as error:          # whatever is wrong with a part of a run, the rest of its report is made
@@ -333,7 +333,7 @@ def _or_else(run: RunFolder, make: Callable[[], Any], otherwise: Any, what: str)
 
 # %% ../../nbs/6_results/08_report.ipynb #674973ef
 def charts_html(run: RunFolder, found: dict[str, tuple[Measured, Measured]]) -> str:
-    "All drawings, each 340 pixels wide."
+    "Return all drawings, each 340 pixels wide."
     small = [measured_figure(run, found), measured_figure(run, found, reward=True)] if found else []
     drawn = [svg(figure, width=340, height=248) for figure in (*small, learning_figure(run))]
     drawn += [svg(heatmap_figure(run), width=340)] if found else []
@@ -342,7 +342,7 @@ def charts_html(run: RunFolder, found: dict[str, tuple[Measured, Measured]]) -> 
 
 # %% ../../nbs/6_results/08_report.ipynb #cc8f7b0d
 def rates_html(run: RunFolder) -> str:
-    "Every objective's success rate before and after, those with the highest rate first."
+    "Return the table of success rates before and after, the highest rate first."
     measured, order = measured_rates(run), by_rate([run])[::-1]
     found = sorted(changes(measured[0], measured[-1]), key=lambda one: order.index(one.objective)) if measured else []
     return render("rates.html", run=run, changes=found, of_episodes=of_episodes, nothing=NOTHING,
@@ -350,7 +350,7 @@ def rates_html(run: RunFolder) -> str:
 
 # %% ../../nbs/6_results/08_report.ipynb #cac71e96
 def settings_html(run: RunFolder) -> str:
-    "Every setting, and on which machine and versions it ran."
+    "Return every setting, the machine and the versions."
     known = [{"begun": run.info["created"]}] + [
         {name: value for name, value in one.items() if name != "versions"} | one["versions"] for one in machines(run)]
     names = dict.fromkeys(itertools.chain(*known))
@@ -362,7 +362,7 @@ def settings_html(run: RunFolder) -> str:
 
 
 def _archive(run: RunFolder) -> str:
-    "The worlds of all cycles with their scores; nothing where the curriculum keeps no archive."
+    "Return the worlds of all cycles with their scores; empty if the curriculum keeps no archive."
     return archive_html(run) if any(run.standing(cycle) or run.drawn(cycle) for cycle in run.cycles) else ""
 
 # %% ../../nbs/6_results/08_report.ipynb #29018461
@@ -371,9 +371,9 @@ Tell = Callable[[str, int, int], None]       # what is being made; its number, f
 
 def sections(
     run: RunFolder,
-    tell: Tell = lambda what, number, count: None,   # is told of each part before it is made
+    tell: Tell = lambda what, number, count: None,   # called before each part is made
 ) -> list[tuple[str, str, str]]:                     # anchor, title, HTML
-    "The parts of the report; one that cannot be made says why."
+    "Return the parts of the report; one that cannot be made is replaced by a note."
     found = _or_else(run, partial(measurements, run), {}, "The measurements cannot be used")
     makers: list[tuple[str, str, Callable[[], str]]] = [
         ("result", "Result", partial(result_html, run, found)),
@@ -393,7 +393,7 @@ def sections(
 
 # %% ../../nbs/6_results/08_report.ipynb #1b986ea5
 def page(run: RunFolder, tell: Tell = lambda what, number, count: None) -> str:
-    "The whole report."
+    "Return the whole report."
     parts = sections(run, tell)
     run.problems += [line for line in absent(run) if line not in run.problems]
     return render("report.html", name=run.path.resolve().name, game=run.settings.simulator.capitalize(), parts=parts,
@@ -404,9 +404,9 @@ def page(run: RunFolder, tell: Tell = lambda what, number, count: None) -> str:
 def write_report(
     run: RunFolder,                    # finished or not, whole or damaged; a snapshot then has the `problems`
     path: str | Path | None = None,    # where; None: report.html in the run folder
-    tell: Tell = lambda what, number, count: None,   # is called with each part before it is made
+    tell: Tell = lambda what, number, count: None,   # called before each part is made
 ) -> Path:
-    "The report of a run as one HTML file that loads nothing from anywhere. What is missing of the run is said in it."
+    "Write the report of a run as one HTML file that loads no other file. Missing and damaged files are listed in it."
     path = Path(path or run.path / "report.html")
     write_text(path, page(run if run.snapshot else RunFolder(run.path, snapshot=True), tell))
     return path
@@ -416,7 +416,7 @@ def run_figures(
     run: RunFolder,
     stretches: int = 40,      # points of the learning curve
 ) -> list[Chart]:
-    "The figures of a run for a notebook: success rates, their course over the cycles, score, reward, training."
+    "Return the figures of a run for a notebook: success rates, their course over the cycles, score, reward, training."
     found = measurements(run)
     return [success_figure(run), heatmap_figure(run), measured_figure(run, found),
             measured_figure(run, found, reward=True), learning_figure(run, stretches)]
@@ -426,7 +426,7 @@ def write_interactive(
     run: RunFolder,
     path: str | Path | None = None,    # where; None: report-interactive.html in the run folder
 ) -> Path:
-    "The figures of a run as a page in which one can zoom and point (4.9 MB)."
+    "Write the figures of a run as a page in which one can zoom and point (4.9 MB)."
     path = Path(path or run.path / "report-interactive.html")
     drawn = [figure.to_html(full_html=False, include_plotlyjs=k == 0) for k, figure in enumerate(run_figures(run, 400))]
     write_text(path, render("interactive.html", name=run.path.resolve().name, figures=drawn))
@@ -437,9 +437,9 @@ def share_run(
     run: RunFolder,
     path: str | Path | None = None,    # where; None: beside the run's folder, in a new file that is named after it
     checkpoints: bool = False,         # take the agents along, too
-    tell: Tell = lambda what, number, count: None,   # is told of each part of the report before it is made
+    tell: Tell = lambda what, number, count: None,   # called before each part of the report is made
 ) -> Path:
-    "A zip of a run's folder with a fresh report, to be sent to somebody."
+    "Write a zip of a run's folder with a fresh report, to be sent by mail."
     folder = run.path.resolve()
     names = chain([folder.name], (f"{folder.name}-{number}" for number in itertools.count(2)))
     path = Path(path) if path else next(

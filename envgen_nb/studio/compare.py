@@ -7,11 +7,7 @@ __all__ = ['Summary', 'COLUMNS', 'experiment_runs', 'full_name', 'groups', 'comp
            'difference_html', 'shared_runs', 'problem', 'Comparison', 'compare_view']
 
 # %% ../../nbs/8_studio/07_compare.ipynb #2672f05d
-import base64
 import contextlib
-import functools
-import html
-import io
 import json
 import threading
 import time
@@ -21,13 +17,10 @@ from typing import Any
 
 import anywidget
 import ipywidgets as widgets
-from PIL import Image
 from traitlets import Dict, HasTraits, List, Unicode
 
-from ..cycle.context import origins
 from ..cycle.folder import RunFolder, RunFolderError
 from ..cycle.runs import Labels, display_name, list_runs, read_labels, runs_folder
-from ..designer.reply import strip_markdown
 from ..experiment.folder import ExperimentFolder
 from ..results import kept_summary
 from ..results.statistics import mean, over_seeds, paired
@@ -47,19 +40,19 @@ Summary = dict[str, Any]      # as from `kept_summary`
 def experiment_runs(
     folder: str | Path | None = None,   # None: the runs folder
 ) -> list[Path]:
-    "The runs of the experiments in a folder."
+    "Return the runs of the experiments in a folder."
     files = sorted(Path(folder or runs_folder()).glob(f"*/{ExperimentFolder.FILE}"))
     return [path.parent for file in files for path in sorted(file.parent.glob(f"*/*/{RunFolder.INFO}"))]
 
 
 def full_name(path: Path) -> str:
-    "A run's name; of a run of an experiment with the experiment and the arm before it."
+    "Return a run's name; for a run of an experiment with the experiment and the arm before it."
     of = path.parent.parent if (path.parent.parent / ExperimentFolder.FILE).exists() else None
     return f"{of.name}, {path.parent.name}, {display_name(path)}" if of else display_name(path)
 
 # %% ../../nbs/8_studio/07_compare.ipynb #4beb54e1
 def groups(found: Mapping[Path, Summary]) -> dict[str, dict[int, Summary]]:
-    "Runs that differ only in their seed, together: the name of a line → seed → summary; of a seed the newest run."
+    "Group runs that differ only in their seed: name of a line → seed → summary of its newest run."
     lines: dict[str, dict[int, Summary]] = {}
     names: dict[str, str] = {}
     for path, one in found.items():
@@ -76,14 +69,14 @@ def _shortest(
     values: str,
     part: str = "",            # in which part of it they are
 ) -> tuple[list[float], list[list[Any]]]:
-    "The steps that all runs of a line have, and their values there, run by run."
+    "Return the steps that all runs of a line have reached, and their values there, run by run."
     parts = [one[part] if part else one for one in of.values()]
     long = min((len(one[values]) for one in parts), default=0)
     return next((one[steps][:long] for one in parts), []), [one[values][:long] for one in parts]
 
 
 def _series(lines: Mapping[str, Mapping[int, Summary]], steps: str, values: str, part: str = "") -> list[Series]:
-    "A series per line, with the mean over its seeds."
+    "Return a series per line, with the mean over its seeds."
     found = []
     for k, (name, of) in enumerate(lines.items()):
         x, runs = _shortest(of, steps, values, part)
@@ -93,28 +86,26 @@ def _series(lines: Mapping[str, Mapping[int, Summary]], steps: str, values: str,
 
 
 def comparison_curves(found: Mapping[Path, Summary]) -> list[Drawing]:
-    "The score at each measurement and the reward in training, a line for each group of runs, with its band over seeds."
+    "Draw the score at each measurement and the reward in training: a line per group of runs, with a band over seeds."
     lines = groups(found)
-    scores = _series(lines, "steps", "scores")
-    rewards = _series(lines, "steps", "returns", "curve")
-    return [curves(title, series, "environment steps") for title, series in
-            (("Score of the policy in the original game (%)", scores),
-             ("Reward of the training episodes in the original game", rewards)) if series]
+    charts = {"Score of the policy in the original game (%)": _series(lines, "steps", "scores"),
+              "Reward of the training episodes in the original game": _series(lines, "steps", "returns", "curve")}
+    return [curves(title, series, "environment steps") for title, series in charts.items() if series]
 
 # %% ../../nbs/8_studio/07_compare.ipynb #5c25ae72
 _SAME = ("seed", "threads", "designer", "preset")     # have columns of their own, or decide nothing
 
 
 def _differing(found: Iterable[Summary], most: int = 8) -> list[str]:
-    "The settings in which runs differ."
+    "Return the settings in which runs differ."
     settings = [one["settings"] for one in found]
     names = dict.fromkeys(name for one in settings for name in one)
     return [name for name in names if name not in _SAME
             and len({json.dumps(one.get(name)) for one in settings}) > 1][:most]
 
 
-def _told(one: Summary) -> tuple[float | None, str]:
-    "The latest score, and how it is shown."
+def _score_cell(one: Summary) -> tuple[float | None, str]:
+    "Return the latest score, and the text that shows it."
     if not one["scores"] or one["scores"][-1] is None:
         return None, "–"
     low, high = one["interval"]
@@ -127,7 +118,7 @@ def _number(value: float | None, text: str) -> tuple[float | None, str]:
 
 
 def _cells(path: Path, one: Summary, names: Sequence[str]) -> dict[str, tuple[Any, str]]:
-    "What stands in a run's row: column → what it is sorted by, and what is shown."
+    "Return the cells of a run's row: column → (value to sort by, text)."
     cost, settings = one["cost"], one["settings"]
     spent = sum(cost["seconds"].values())
     price = cost["price"] if cost["calls"] else None
@@ -138,7 +129,7 @@ def _cells(path: Path, one: Summary, names: Sequence[str]) -> dict[str, tuple[An
     shown |= {name: (value if isinstance(value, int | float) else str(value), f"{value}"[:40]) for name, value in
               ((name, settings.get(name)) for name in names)}
     return shown | {
-        "seed": (one["seed"], str(one["seed"])), "score": _told(one),
+        "seed": (one["seed"], str(one["seed"])), "score": _score_cell(one),
         "before": _number((one["scores"] or [None])[0], "{:.1f}"),
         "reward": _number((one["returns"] or [None])[-1], "{:.1f}"),
         "training": _number(one["training"]["score"], "{:.1f}"),
@@ -150,15 +141,15 @@ def _cells(path: Path, one: Summary, names: Sequence[str]) -> dict[str, tuple[An
 
 # %% ../../nbs/8_studio/07_compare.ipynb #444588fe
 def _labels(path: Path) -> Labels:
-    "What a run is called; a damaged file is none."
+    "Return the name and tags of a run; none if the file is damaged."
     try:
         return read_labels(path)
     except RunFolderError:
         return Labels()
 
 
-def _whose(path: Path, folder: str) -> str:
-    "Whose folder in a shared one a run lies in; \"\": at its top."
+def _owner(path: Path, folder: str) -> str:
+    "Return the learner's folder in a shared folder; empty for a run at its top."
     with contextlib.suppress(ValueError):
         parts = path.relative_to(Path(folder).expanduser().resolve()).parts
         return parts[0] if len(parts) > 1 else ""
@@ -173,7 +164,7 @@ _NUMBERS = ("seed", "score", "before", "reward", "training", "time", "tokens", "
 
 def run_table(
     found: Mapping[Path, Summary],
-    folder: str = "",               # shared by learners: whose a run is, is told then
+    folder: str = "",               # shared by learners: there is a column for the owner then
 ) -> tuple[list[list[str]], list[dict[str, Any]]]:
     "Columns [key, title, kind] and rows {id, name, archived, cells} for a `RunTable`."
     names = _differing(found.values())
@@ -181,7 +172,7 @@ def run_table(
     columns = [[name, COLUMNS.get(name, name.replace("_", " ")), "number" if name in _NUMBERS else "text"]
                for name in head]
     rows = [{"id": str(path), "name": full_name(path), "archived": _labels(path).archived,
-             "cells": _cells(path, one, names) | ({"learner": (_whose(path, folder),) * 2} if folder else {})}
+             "cells": _cells(path, one, names) | ({"learner": (_owner(path, folder),) * 2} if folder else {})}
             for path, one in found.items()]
     return columns, rows
 
@@ -196,26 +187,26 @@ class RunTable(anywidget.AnyWidget):
 
 # %% ../../nbs/8_studio/07_compare.ipynb #84a00002
 def _last(of: Mapping[int, Summary]) -> dict[int, float | None]:
-    "Seed → the score at the latest measurement that all runs of a line have."
+    "Return seed → score at the latest measurement that all runs of a line have."
     _, runs = _shortest(of, "steps", "scores")
     return {seed: values[-1] if values else None for seed, values in zip(of, runs, strict=True)}
 
 
 def difference_html(found: Mapping[Path, Summary], baseline: Path | None) -> str:
-    "A row per line: seeds, score, and the paired difference to the line of the baseline."
+    "Return a row per line: seeds, score, and the paired difference to the line of the baseline."
     lines, rows = groups(found), []
     beside = next((name for name, of in lines.items() if baseline in found and found[baseline] in of.values()), "")
     for name, of in lines.items():
         more = paired(_last(of), _last(lines[beside])) if beside and name != beside else None
-        told = ("" if beside else "choose a baseline") if more is None else (
+        text = ("" if beside else "choose a baseline") if more is None else (
             f"{more:+.1f}, {counted(more.count, 'seed')}" if more.count else "no seed in common")
-        rows.append((name, len(of), f"{mean(_last(of).values()):.1f}", "the baseline" if name == beside else told))
+        rows.append((name, len(of), f"{mean(_last(of).values()):.1f}", "the baseline" if name == beside else text))
     return table(["line", "seeds", "score, %", "more than the baseline, paired by seed"], rows, numbers=(1, 2)) + note(
         over_seeds(map(len, lines.values())), "envgen-quiet")
 
 # %% ../../nbs/8_studio/07_compare.ipynb #fcab63f0
 def shared_runs(folder: str | Path) -> list[Path]:
-    "The runs in a shared folder and in the folders of its learners, in `runs` or at once, the newest first."
+    "Return the runs in a shared folder, its learners' folders and their `runs` folders, the newest first."
     found = {path for inside in ("*", "*/*", "*/runs/*")
              for path in Path(folder).expanduser().glob(f"{inside}/{RunFolder.INFO}")}
     found |= {path / RunFolder.INFO for path in experiment_runs(Path(folder).expanduser())}
@@ -223,7 +214,7 @@ def shared_runs(folder: str | Path) -> list[Path]:
 
 
 def problem(path: Path, one: Summary) -> str:
-    "Why a run cannot be shown beside others; \"\": it can."
+    "Return why a run cannot be compared; empty if it can."
     try:
         json.dumps(run_table({path: one}), allow_nan=False)
         difference_html({path: one}, path)
@@ -234,13 +225,13 @@ def problem(path: Path, one: Summary) -> str:
 
 
 def _why(error: Exception) -> str:
-    "Why a run cannot be read."
+    "Return why a run cannot be read."
     known = isinstance(error, RunFolderError | OSError)
     return str(error) if known else f"it holds what no run writes ({type(error).__name__}: {error})"
 
 
 class Comparison(HasTraits):
-    "The runs that there are, those that are chosen, and what comes of them."
+    "The state of the comparison: all runs, and those that are chosen."
     error = Unicode("", help="what went wrong, and what to do")
     folder = Unicode("", help="of whose runs: a shared folder with a folder for each learner; \"\": the runs folder")
     found = Dict(help="path → summary, as far as they are read")
@@ -253,7 +244,7 @@ class Comparison(HasTraits):
         self.read()
 
     def read(self) -> None:
-        "Look for runs: what is kept is there at once, the others are read one after the other."
+        "Look for runs: kept summaries are shown at once, the other runs are read one after the other."
         folder = Path(self.folder).expanduser()
         self.error = f"There is no folder {folder}. Name a folder that holds runs, or learners' folders." * bool(
             self.folder and not folder.is_dir())
@@ -273,7 +264,7 @@ class Comparison(HasTraits):
             self._work(left)
 
     def _work(self, paths: Sequence[Path]) -> None:
-        "On a thread: read the runs of which nothing is kept."
+        "Read the runs without a kept summary, on a thread."
         for path in paths:
             try:
                 one = kept_summary(path)
@@ -283,7 +274,7 @@ class Comparison(HasTraits):
         self.relay.put((None, None))
 
     def _take(self, bundle: list[tuple[Path | None, Any]]) -> None:
-        "On the interface's thread: what was read."
+        "Take the summaries that were read, on the interface's thread."
         with catch_errors(self):
             summaries = {path: one for path, one in bundle if isinstance(one, dict)}
             self.damaged = self.damaged | {path: one for path, one in bundle if isinstance(one, str)}
@@ -291,13 +282,13 @@ class Comparison(HasTraits):
                 self.found = self.found | summaries
 
     def chosen(self) -> dict[Path, Summary]:
-        "The runs that are chosen, in the order of the list."
+        "Return the chosen runs, in the order of the list."
         wanted = set(self.table.chosen)
         return {path: one for path, one in self.found.items() if str(path) in wanted}
 
 # %% ../../nbs/8_studio/07_compare.ipynb #0d95113e
 def compare_view(session: Session) -> widgets.Widget:
-    "The table of runs, and everything about those that are chosen."
+    "Return the table of runs, and everything about those that are chosen."
     state, drawn, worlds = Comparison(session), widgets.HTML(), widgets.HTML()
 
     def fill() -> None:

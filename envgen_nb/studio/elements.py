@@ -22,18 +22,14 @@ from markupsafe import Markup
 from traitlets import Bool, HasTraits, Int, List, Unicode
 
 import envgen_nb
-from ..game.words import counted
-from ..game.world import printable
-from ..results.page import fold, note, quote, table
+from ..results.page import PAGES, fold, note, quote, table
 from ..results.progress import duration
 from .session import catch_errors, show_errors
 
 # %% ../../nbs/8_studio/02_elements.ipynb #a2fd2261
 STATIC = Path(envgen_nb.__file__).parent / "studio" / "static"     # what the browser is given as it is
-TEMPLATES = jinja2.Environment(loader=jinja2.PackageLoader("envgen_nb.studio"), autoescape=True, trim_blocks=True,
-                               lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-TEMPLATES.filters |= {"counted": counted, "duration": duration, "printable": printable,
-                      "words": lambda name: name.replace("_", " ").replace("cycle-", "cycle ")}
+TEMPLATES = PAGES.overlay(loader=jinja2.PackageLoader("envgen_nb.studio"))
+TEMPLATES.filters["duration"] = duration
 TEMPLATES.globals |= {made.__name__: functools.partial(lambda make, *values: Markup(make(*values)), made)
                       for made in (note, quote, fold, table)}
 STYLE = f"<style>{(STATIC / 'studio.css').read_text(encoding='utf-8')}</style>"
@@ -242,7 +238,7 @@ def question_view(
 
 # %% ../../nbs/8_studio/02_elements.ipynb #8b071c1b
 class CopyButton(anywidget.AnyWidget):
-    "Copies a text to the clipboard of whoever presses it."
+    "A button that copies a text to the clipboard."
     text = Unicode("").tag(sync=True)
     label = Unicode("Copy").tag(sync=True)
     hint = Unicode("").tag(sync=True)
@@ -250,13 +246,13 @@ class CopyButton(anywidget.AnyWidget):
 
 # %% ../../nbs/8_studio/02_elements.ipynb #80a00002
 class Road(anywidget.AnyWidget):
-    "Where a run stands on its way, and a way to choose what to look at."
+    "The stations of a run as tabs: which are done, and which page is in front."
     _esm = STATIC / "road.js"
     pages = List(help="[name, state]: done, now, ahead, skipped; \"\" for what is no station").tag(sync=True)
     selected = Int(0, help="which is in front").tag(sync=True)
     fresh = Bool(True, help="whether it was never shown: then the page is scrolled to it").tag(sync=True)
 
-    def __init__(self, choose: Callable[[int], None] = lambda index: None, **traits: Any):    # told what a person chose
+    def __init__(self, choose: Callable[[int], None] = lambda index: None, **traits: Any):    # called with the tab
         super().__init__(**traits)
         self.on_msg(lambda _, message, buffers: choose(message["chosen"]))
 

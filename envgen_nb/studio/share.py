@@ -27,7 +27,7 @@ def download(
     path: Path,
     load: bool = True,    # whether the browser loads the file; False: JupyterLab opens it
 ) -> str:
-    "A link to a file, where the browser can get it: if it lies under the notebook's folder."
+    "Return a link to a file below the notebook's folder, which the browser can load; else its path."
     place = Path(os.path.relpath(path))
     if ".." in place.parts:
         return html.escape(str(path))
@@ -37,25 +37,25 @@ def download(
 
 def share_view(session: Session) -> tuple[widgets.Widget, widgets.Widget, widgets.Widget]:   # two buttons, and a place
     "Make the report of the run that is open, or pack the run; the place shows how far it is, and a link."
-    told = widgets.Output()                        # JupyterLab makes a link to a file of what is shown as an output
+    shown = widgets.Output()                        # JupyterLab makes a link to a file of what is shown as an output
 
     def say(text: str, inside: str = "") -> None:
-        told.outputs = ({"output_type": "display_data", "metadata": {}, "data": {
+        shown.outputs = ({"output_type": "display_data", "metadata": {}, "data": {
             "text/plain": text, "text/html": f'<div class="envgen" role="status">{inside or note(text)}</div>'}},)
 
-    def tell(what: str, number: int, count: int) -> None:
+    def progress(what: str, number: int, count: int) -> None:
         text = f"The report is being made, part {number} of {count}: {what}"
         bar = f'<progress value="{number - 1}" max="{count}" aria-label="progress of the report"></progress>'
         say(text, f'<div class="envgen-making">{html.escape(text)}{bar}</div>')
 
     def pack(run: RunFolder) -> None:
-        packed = share_run(run, tell=tell)
+        packed = share_run(run, tell=progress)
         size = packed.stat().st_size / 1e6
         say(f"Packed with its report: {packed} ({size:.1f} MB, without agents)",
             f"Packed with its report: {download(packed)} ({size:.1f} MB, without agents)")
 
     def report(run: RunFolder) -> None:
-        written = write_report(run, tell=tell)
+        written = write_report(run, tell=progress)
         say(f"The report: {written}", f"The report: {download(written, load=False)}")
 
     def work(make: Callable[[RunFolder], None], path: Path) -> None:
@@ -63,7 +63,7 @@ def share_view(session: Session) -> tuple[widgets.Widget, widgets.Widget, widget
         with catch_errors(session):
             make(RunFolder(path))
             whole = True
-        told.outputs = told.outputs if whole else ()
+        shown.outputs = shown.outputs if whole else ()
         for one in both:
             one.disabled = False
 
@@ -79,4 +79,4 @@ def share_view(session: Session) -> tuple[widgets.Widget, widgets.Widget, widget
                    "file-text-o"),
             button("Share", "Pack this run and its report into one zip, without the agents", partial(begin, pack),
                    session, "share-alt"))
-    return *both, told
+    return *both, shown
