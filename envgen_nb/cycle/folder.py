@@ -227,7 +227,7 @@ def read(
 @patch
 def text(self: RunFolder, cycle: str, name: str) -> str | None:
     "Return a text file of a cycle: prompt.md, reply.md, rejected-1.md, complaints-1.md."
-    return self.read(f"{cycle}/{name}", _parse_text, "Put back a copy of it, or delete it.")
+    return self.read(f"{cycle}/{name}".lstrip("/"), _parse_text, "Put back a copy of it, or delete it.")
 
 
 @patch

@@ -81,7 +81,7 @@ def of_episodes(run: RunFolder, episodes: int) -> str:
 
 
 def table_text(run: RunFolder) -> str:
-    "Return success rates before and after as plain text for a terminal; below, the score's two readings and the reward."
+    "Return success rates before and after as text for a terminal; below, the score's two readings and the reward."
     measured = measured_rates(run)
     if not measured:
         return NOTHING
