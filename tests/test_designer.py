@@ -1,6 +1,7 @@
 """Templates, the designers that need no model, and what they have in common."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -193,6 +194,15 @@ def test_the_name_of_an_earlier_version_is_read_and_named_as_old(tmp_path, capsy
     old, new = (parse_experiment(toml.format(name), tmp_path) for name in ("offline", "rules"))
     assert old.given("a") == new.given("a") and old.settings_of("a", 1) == new.settings_of("a", 1)
     assert "offline" not in designers.names()
+
+
+@pytest.mark.parametrize("place", ["settings.ini", "docs/guides/models.md", "nbs/2_designer/05_base.ipynb",
+                                   "nbs/lab/envgen.ipynb"])
+def test_every_list_of_designers_names_all(place):
+    text = (Path(__file__).parent.parent / place).read_text()
+    listed = text[:text.index("[agent]")] if place == "settings.ini" else text
+    own = [name for name, target in designers.targets.items() if target.startswith("envgen_nb.")]
+    assert [name for name in own if not re.search(rf"(?<![\w]){name}\b", listed)] == []
 
 
 def test_all_designers_have_names_and_settings():
