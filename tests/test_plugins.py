@@ -246,9 +246,10 @@ def test_two_packages_with_one_name(tmp_path, monkeypatch):
 
 def test_the_games_that_pages_list_are_those_of_the_registry():
     root = Path(__file__).parent.parent
+    own = [name for name, target in games.targets.items() if target.startswith("envgen_nb.")]     # tests add theirs
     lab = (root / "nbs" / "lab" / "envgen.ipynb").read_text()
-    assert f"# the game: {', '.join(games.targets)}, one of a package" in lab
+    assert f"# the game: {', '.join(own)}, one of a package" in lab
     guide = (root / "docs" / "guides" / "games.md").read_text()
-    for name in games.targets:
+    for name in own:
         game = games.find(name)
         assert f"## {game.__name__}\n" in guide and all(word in lab for word in list(game.vocabularies)[1:])
