@@ -257,11 +257,12 @@ def _played(run: RunFolder, found: WorldRecord | None) -> str:
 def _worlds(run: RunFolder, cycle: str, pictures: Sequence[bytes], records: Sequence[WorldRecord]) -> list[dict]:
     "Return the worlds of a cycle for the template."
     worlds = run.worlds(cycle)
-    sources = origins(run, cycle) if run.text(cycle, RunFolder.REPLY) else ["designer"] * len(worlds)
-    known = itertools.zip_longest(worlds, run.purposes(cycle), sources, pictures, records[:len(worlds)])
-    return [{"picture": picture, "edited": source == "edited", "purpose": _purpose(purpose),
-             "settings": "; ".join(settings_in_words(world)) or "all as in the game", "played": _played(run, found)}
-            for world, purpose, source, picture, found in known]
+    sources = origins(run, cycle) if worlds and run.text(cycle, RunFolder.REPLY) else ["designer"] * len(worlds)
+    known = zip(worlds, run.purposes(cycle) if worlds else [], sources, strict=True)
+    return [{"picture": pictures[k] if pictures else b"", "edited": source == "edited", "purpose": _purpose(purpose),
+             "settings": "; ".join(settings_in_words(world)) or "all as in the game",
+             "played": _played(run, records[k] if k < len(records) else None)}
+            for k, (world, purpose, source) in enumerate(known)]
 
 
 def _tried(run: RunFolder, cycle: str) -> list[list[str]]:
