@@ -342,7 +342,7 @@ def latest_facts(run: RunFolder) -> Facts | None:
         return None
     cycle = measured[-1]
     rates = run.evaluation(cycle).feedback(run.simulator.objectives)
-    number = min(len(measured) + 1, run.settings.num_cycles)        # after the last cycle nobody is asked any more
+    number = min(len(measured) + 1, run.settings.num_cycles)        # there is no prompt after the last cycle
     if run.settings.feedback not in ("rates", "worlds"):
         rates = run.feedback(number)
     return rates, run.worlds(cycle), origins(run, cycle), design_context(run, number)

@@ -125,7 +125,7 @@ class RunPlan(HasTraits):
 # %% ../../nbs/8_studio/05_plan.ipynb #8a000008
 def sentence(found: Expected, like: Pace | None) -> str:
     "Return what a run will take, in words."
-    time = ("how long it takes here is told after the first training on this machine" if like is None else
+    time = ("how long it takes here is known after the first training on this machine" if like is None else
             f"about {duration(found.seconds)} on this machine, by {like.run} ({like.steps_per_second:,.0f} steps/s)")
     price = ("no model is called" if not found.calls else f"{counted(found.calls, 'model call')}, " + (
         "price not known: set the model's prices on the Prompt page" if found.price is None

@@ -266,7 +266,8 @@ def _read(text: str) -> tuple[Any, str]:   # the value, or the text itself and w
     value, stop, error = Reader(text).read(0)
     if error:
         return text, f"line {text.count(chr(10), 0, error.position) + 1}: {error}"
-    return (text, f"after its end stands: {text[stop:].strip():.30}") if text[stop:].strip() else (value, "")
+    more = text[stop:].strip()
+    return (text, f"there is text after the JSON value: {more:.30}") if more else (value, "")
 
 
 def _number(p: Parameter, name: str, hint: str) -> _Inputs:

@@ -1,4 +1,4 @@
-// Keeps JupyterLab's shortcuts away from whatever stands in the same output.
+// Keeps JupyterLab's shortcuts away from the other widgets in the same output.
 function render({ el }) {
   const claim = (event) => {
     const output = el.closest(".jp-OutputArea-output");

@@ -1,4 +1,4 @@
-// Scrolls the panel in which it stands into view, as far as there is room, once.
+// Scrolls its panel into view, as far as there is room, once.
 function render({ el }) {
   const panel = el.closest(".envgen-panel");
   if (!panel) return;
