@@ -462,7 +462,7 @@ def test_a_run_with_other_settings_than_the_notebook_is_asked_about(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     run = create_run(make_settings(**SMALL), tmp_path / "runs" / "yesterday")
     asking = Studio(run, **SMALL | {"seed": 6, "num_worlds": None}).asking
-    assert Studio(run, **SMALL).session.wanted is None and asking.layout.display == ""
+    assert Studio(run, **SMALL).session.wanted is None and asking.layout.display is None
     table, presses = asking.children[0].value, asking.children[1].children
     for text in ("yesterday", "<td>seed</td><td>5</td><td>6</td>", "<td>num_worlds</td><td>2</td><td>4</td>"):
         assert text in table, text

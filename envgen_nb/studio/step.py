@@ -24,12 +24,11 @@ from ..cycle.folder import RunFolder
 from ..cycle.runs import Labels, different, display_name, label_run, list_runs, put_away, read_labels
 from ..cycle.settings import RunSettings
 from ..results import Measurement, Point, measured_rates
-from ..results.statistics import Estimate
 from ..results.charts import KEY, Line, Small, multiples
 from ..results.figures import changes, missing_html, most_changed, of_episodes, sample_text
 from ..results.page import fold, note, table
 from envgen_nb.studio.elements import (
-    bind, button, column, error_view, field, framed, heading, html_view, linked, listen, row, show_if,
+    bind, button, column, error_view, field, framed, heading, html_view, linked, listen, render, row, show_if,
 )
 from ..results.progress import duration
 from .session import Session, next_action, objection
@@ -315,18 +314,9 @@ def aimed_at(
 ) -> set[str]:
     "Return the objectives that the worlds of a cycle state as goal, or name; none unless each world does."
     names = run.simulator.objectives
-    told = [{goal for goal in _goals(design.world.settings()) if goal in names} or named_in(design.purpose, names)
+    aims = [{goal for goal in _goals(design.world.settings()) if goal in names} or named_in(design.purpose, names)
             for design in run.designs(cycle)]
-    return set().union(*told) if all(told) else set()
-
-
-def _track(before: Estimate, now: Estimate) -> str:
-    "From 0 to 100%: where it was and where it is, with the intervals over the episodes."
-    drawn = "".join(f'<path class="{kind}" d="M{one.low:.1f} {y}H{one.high:.1f}"/>'
-                    f'<path class="{kind} dot" d="M{one.value:.1f} {y}h0"/>'
-                    for kind, one, y in (("was", before, 7), ("now", now, 3)) if one.low is not None)
-    return (f'<svg class="envgen-track" viewBox="0 0 100 10" width="200" height="18" preserveAspectRatio="none" '
-            f'role="img" aria-label="before {before:.0f}%, now {now:.0f}%">{drawn}</svg>')
+    return set().union(*aims) if all(aims) else set()
 
 
 def objectives_html(
@@ -334,7 +324,7 @@ def objectives_html(
     since: int = 0,                     # 0: compare with the untrained agent; -2: with the measurement before
     training: dict[str, Any] | None = None,     # the record of the latest Training event, while there is training
 ) -> str:
-    "Every objective's success rate before and after, sorted by what changed, with what the designer aimed at."
+    "Return each objective's success rate before and after, sorted by what changed, with what the designer aimed at."
     measured = measured_rates(run)
     if not measured:
         return note("Nothing has been measured yet.", "envgen-quiet")
@@ -342,26 +332,10 @@ def objectives_html(
     aims = [aimed_at(run, cycle) for cycle in (cycles if since == 0 else cycles[-1:])]
     named = set().union(*aims) if all(aims) else set()      # some of what was aimed at would look like all of it
     rates = (training or {}).get("success", {})
-    where = ("designed worlds" if training["phase"] == "worlds" else "original game") if rates else ""
-    signs = {1.0: "▲", -1.0: "▼", 0.0: "="}
-    kinds = {1.0: "better", -1.0: "worse", 0.0: ""}
-    rows = ""
-    for c in changes(measured[max(since, -len(measured))], measured[-1]):
-        sign = float(np.sign(c.gain))
-        cells = [f"<td>{'◆ aimed at' * (c.objective in named)}</td>"] * bool(named)
-        cells += [f"<td>{html.escape(c.objective)}{of_episodes(run, c.after.count)}</td>",
-                  f"<td>{_track(c.before, c.after)}</td>",
-                  *(f'<td class="number">{value:.0f}%</td>' for value in (c.before.value, c.after.value)),
-                  f'<td class="number {kinds[sign]}">{c.gain:+d} {signs[sign]}</td>']
-        cells += [f'<td class="number">{rates[c.objective]:.0f}%</td>'] if rates else []
-        rows += f"<tr>{''.join(cells)}</tr>"
-    header = [*["designer"] * bool(named), "objective", "0 to 100%", "before", "after", "change",
-              *([f"in training, {where}"] if rates else [])]
-    head = "".join(f"<th>{name}</th>" for name in header)
-    key = note("Grey: before; blue: now; the bars are 95% intervals over the episodes of a measurement.",
-               "envgen-quiet")
-    return (f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{key}"
-            f"{note(sample_text(run), 'envgen-quiet')}")
+    place = ("designed worlds" if training["phase"] == "worlds" else "original game") if rates else ""
+    found = changes(measured[max(since, -len(measured))], measured[-1])
+    return render("objectives.html", changes=found, aims=named, rates=rates, place=place, run=run,
+                  of_episodes=of_episodes, sample=sample_text(run))
 
 # %% ../../nbs/8_studio/06_step.ipynb #54ae704a
 def measure_view(session: Session) -> widgets.Widget:
