@@ -4180,7 +4180,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'envgen_nb.studio.step._reward': ('8_studio/step.html#_reward', 'envgen_nb/studio/step.py'),
                                        'envgen_nb.studio.step._small': ('8_studio/step.html#_small', 'envgen_nb/studio/step.py'),
                                        'envgen_nb.studio.step._spots': ('8_studio/step.html#_spots', 'envgen_nb/studio/step.py'),
-                                       'envgen_nb.studio.step._track': ('8_studio/step.html#_track', 'envgen_nb/studio/step.py'),
                                        'envgen_nb.studio.step.aimed_at': ('8_studio/step.html#aimed_at', 'envgen_nb/studio/step.py'),
                                        'envgen_nb.studio.step.buttons_view': ( '8_studio/step.html#buttons_view',
                                                                                'envgen_nb/studio/step.py'),
