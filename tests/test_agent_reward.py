@@ -137,7 +137,7 @@ def test_a_run_with_a_reward_of_ones_own(my_kit, tmp_path):
     assert run.evaluation("cycle-1").returns.any()
     rewards.written.clear()                                 # another process that has only been given the folder
     settings = checked_settings(run.settings.model_dump())
-    with pytest.raises(ValueError, match="the reward my_kit:nothing is a class that only the run's folder names"):
+    with pytest.raises(ValueError, match="the reward my_kit:nothing is a function that only the run's folder names"):
         changed_settings(settings, seed=4)
 
 
