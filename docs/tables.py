@@ -37,7 +37,7 @@ ARMS = {      # what they are, in words
         "easy_to_hard": "practice worlds in a fixed order",
         "adversarial": "of 16 random worlds the four that the agent is worst in",
         "random": "four random worlds, new ones in each cycle",
-        "rules": "the designer of that name, an expert curriculum written by hand, which follows the success rates"},
+        "rules": "an expert curriculum written by hand, which follows the success rates"},
     "feedback": {
         "none": "no rates in the prompt",
         "placebo": "those of another run",
