@@ -520,7 +520,7 @@ def test_what_the_studio_says_is_true_in_every_state(tmp_path, whole):
         return status_html(session), CycleWorlds(session).status.value
 
     assert "<b>The run is finished</b>" in told(Session(whole))[0] and "Waiting" not in told(Session(whole))[0]
-    assert "the designer &#x27;none&#x27; makes none" in told(session_in(tmp_path / "none", designer="none"))[1]
+    assert "the designer &#39;none&#39; makes none" in told(session_in(tmp_path / "none", designer="none"))[1]
     plain = session_in(tmp_path / "plain", mixture_ratio=0.0)
     assert "the original game only" in told(plain)[1]
     plain.generate()
