@@ -3,12 +3,14 @@ import re
 import sys
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 from states import same
 
 from envgen_nb import make_vec, train
-from envgen_nb.agent.learner import learners
+from envgen_nb.agent.learner import RandomLearner, learners
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.reward import RewardError, rewards
@@ -177,3 +179,21 @@ def test_training_alone_takes_it_too():
     found = []
     train(agent, venv, 256, callback=found.append, reward=lambda step: (step.actions == 0).astype(np.float32))
     assert all(0 < report.metrics["training_reward"] < 1 for report in found)
+
+
+def test_any_environment_of_gymnasium_can_be_trained_in():
+    """It need not be a game of the kit: a plain one has no worlds and no objectives, and a reward may be one's own."""
+    preset = get_preset("symbols", num_envs=8, rollout_steps=32)
+    venv = gymnasium.make_vec("CartPole-v1", num_envs=8, vectorization_mode="sync",
+                              vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP})
+    seen = []
+
+    def upright(step):
+        seen.append((step.unlocked.shape, step.worlds, step.world.tolist()))
+        return 1 - np.abs(step.next_obs[:, 2], dtype=np.float32)
+
+    learner = RandomLearner(preset, venv.single_observation_space, venv.single_action_space, 0)
+    reports = []
+    train(learner, venv, 512, callback=reports.append, reward=upright)
+    assert [report.steps for report in reports] == [256, 512] and 0.8 < reports[-1].metrics["training_reward"] < 1
+    assert set(map(str, seen)) == {str(((8, 0), (None,), [0] * 8))}

@@ -23,7 +23,7 @@ from .networks import as_tensors
 from .presets import Preset
 from .reward import RewardCalls, Step, game_reward
 from ..game.episodes import Changes, Curriculum, Episodes, episodes_of
-from ..game.vector import GameVectorEnv
+from ..game.vector import GameVectorEnv, PlainVectorEnv
 
 # %% ../../nbs/3_agent/12_train.ipynb #1511b5ed
 def num_rollouts(
@@ -45,10 +45,7 @@ class Report:
 
 # %% ../../nbs/3_agent/12_train.ipynb #56d60357
 def check_venv(preset: Preset, venv: VectorEnv) -> None:
-    "Refuse, with a `ValueError`, an environment without the contract, with another autoreset or of another size."
-    if not isinstance(venv.unwrapped, GameVectorEnv):
-        raise ValueError(f"a {type(venv).__name__} cannot be trained in: inherit from "
-                         "envgen_nb.game.vector.GameVectorEnv, which declares what a trainer reads of an environment")
+    "Refuse, with a `ValueError`, an environment with another autoreset mode or of another size."
     mode = venv.metadata.get("autoreset_mode")
     if mode != AutoresetMode.SAME_STEP:
         raise ValueError(f"the environment must declare AutoresetMode.SAME_STEP, not {mode}")
@@ -122,13 +119,14 @@ class Trainer:
     def __init__(
         self,
         learner: Learner,
-        venv: VectorEnv,   # with `preset.num_envs` sub-environments and AutoresetMode.SAME_STEP
+        venv: VectorEnv,   # of a game, or any of Gymnasium; `preset.num_envs` sub-environments, AutoresetMode.SAME_STEP
         curriculum: Curriculum | None = None,   # decides which world is played where; None: nothing changes
         check: Callable[[], None] = noop,     # before each step and minibatch; may block, or raise to stop at once
         reward: Callable[[Step], np.ndarray] = game_reward,   # what is learned from; returns stay the game's own
     ):
         check_venv(learner.preset, venv)
-        self.learner, self.venv, self.curriculum = learner, venv, curriculum
+        self.learner, self.curriculum = learner, curriculum
+        self.venv = venv if isinstance(venv.unwrapped, GameVectorEnv) else PlainVectorEnv(venv)
         self.check, self.reward = check, reward
         self.rollouts, self.obs, self.carry = 0, None, learner.start(venv.num_envs)
         self.waiting: dict[int, tuple[bytes, Carry]] = {}    # dropped episodes of the original game, by sub-environment

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['AUTORESET_MODES', 'base_seeds', 'check_number', 'step_limits', 'check_changes', 'world_fingerprint', 'hand_out',
-           'check_worlds', 'GameVectorEnv', 'EpisodeVectorEnv']
+           'check_worlds', 'Optionals', 'PlainVectorEnv', 'GameVectorEnv', 'EpisodeVectorEnv']
 
 # %% ../../nbs/1_game/06_vector.ipynb #97ade28e
 import hashlib
@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from fastcore.basics import patch
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from .world import World
@@ -127,15 +127,8 @@ def check_worlds(
 AUTORESET_MODES = AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP
 
 
-class GameVectorEnv(VectorEnv):
-    "The part of a vector environment that does not depend on the game."
-    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"],
-                                          "render_fps": 10}
-    render_mode = "rgb_array"
-    worlds: tuple[World | None, ...]    # all that are known, by their indices
-    lengths: tuple[int, ...]            # the step limit of each
-    ready = False                       # True once there are episodes
-    autoreset_mode = AutoresetMode.SAME_STEP
+class Optionals:
+    "The optional parts of the contract, with the values of an environment that does not have them."
     unlocked: np.ndarray | None = None  # (N, objectives) bool, reached in the current episodes; None: not known
     possible: np.ndarray | None = None  # (N, objectives) bool, which objectives they have; None: all
 
@@ -156,6 +149,27 @@ class GameVectorEnv(VectorEnv):
         "Go on with what `get_memory` returned; called before `set_state`."
         if memory:
             raise ValueError(f"a {type(self).__name__} keeps no memory, and the saved state has one")
+
+
+class PlainVectorEnv(Optionals, VectorWrapper):
+    "A vector environment of Gymnasium with the optional parts, so that a learner can train in it."
+    worlds = (None,)
+
+    @property
+    def assigned(self) -> np.ndarray:
+        "The index of the world that each sub-environment plays next: the game itself, of which there is only one."
+        return np.zeros(self.num_envs, np.int64)
+
+
+class GameVectorEnv(Optionals, VectorEnv):
+    "The part of a vector environment that does not depend on the game."
+    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"],
+                                          "render_fps": 10}
+    render_mode = "rgb_array"
+    worlds: tuple[World | None, ...]    # all that are known, by their indices
+    lengths: tuple[int, ...]            # the step limit of each
+    ready = False                       # True once there are episodes
+    autoreset_mode = AutoresetMode.SAME_STEP
 
     def set_spaces(self, num_envs: int, observation_space: spaces.Space, actions: int) -> None:
         "Set the spaces of one sub-environment, and of all together."
