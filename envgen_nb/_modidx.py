@@ -2286,6 +2286,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                  'envgen_nb/game/vector.py'),
                                        'envgen_nb.game.vector.PlainVectorEnv.assigned': ( '1_game/vector.html#plainvectorenv.assigned',
                                                                                           'envgen_nb/game/vector.py'),
+                                       'envgen_nb.game.vector.PlainVectorEnv.step': ( '1_game/vector.html#plainvectorenv.step',
+                                                                                      'envgen_nb/game/vector.py'),
                                        'envgen_nb.game.vector._only_set': ('1_game/vector.html#_only_set', 'envgen_nb/game/vector.py'),
                                        'envgen_nb.game.vector.base_seeds': ('1_game/vector.html#base_seeds', 'envgen_nb/game/vector.py'),
                                        'envgen_nb.game.vector.check_changes': ( '1_game/vector.html#check_changes',

@@ -184,7 +184,7 @@ def test_training_alone_takes_it_too():
 def test_any_environment_of_gymnasium_can_be_trained_in():
     """It need not be a game of the kit: a plain one has no worlds and no objectives, and a reward may be one's own."""
     preset = get_preset("symbols", num_envs=8, rollout_steps=32)
-    venv = gymnasium.make_vec("CartPole-v1", num_envs=8, vectorization_mode="sync",
+    venv = gymnasium.make_vec("CartPole-v1", num_envs=8, vectorization_mode="sync", max_episode_steps=15,
                               vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP})
     seen = []
 

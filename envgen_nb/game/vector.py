@@ -17,7 +17,7 @@ import numpy as np
 from fastcore.basics import patch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
-from gymnasium.vector.utils import batch_space
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from .world import World
 from .words import counted
@@ -159,6 +159,17 @@ class PlainVectorEnv(Optionals, VectorWrapper):
     def assigned(self) -> np.ndarray:
         "The index of the world that each sub-environment plays next: the game itself, of which there is only one."
         return np.zeros(self.num_envs, np.int64)
+
+    def step(self, actions: np.ndarray) -> Any:
+        "Step the environment; final observations are a batch, as the games of the kit have them, not a list."
+        obs, rewards, terminated, truncated, infos = super().step(actions)
+        final = infos.get("final_obs")
+        if isinstance(final, np.ndarray) and final.dtype == object:
+            space = self.single_observation_space
+            rows = [final[i] if ended else row for i, (ended, row) in enumerate(
+                zip(infos["_final_obs"], iterate(self.observation_space, obs), strict=True))]
+            infos["final_obs"] = concatenate(space, rows, create_empty_array(space, self.num_envs))
+        return obs, rewards, terminated, truncated, infos
 
 
 class GameVectorEnv(Optionals, VectorEnv):
