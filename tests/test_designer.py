@@ -261,7 +261,7 @@ def test_rules_without_rates_go_on_to_other_worlds():
             used += worlds
         assert len(set(used)) == 20
     again = make_designer("rules").reply(this).text
-    assert "told none" in again and "%" not in again
+    assert "no rates in the request" in again and "%" not in again
 
 
 # --- easy to hard, and adversarial

@@ -637,7 +637,7 @@ def test_server_is_not_running():
     (status(429, "quota exceeded"), "refuses more calls, after 1 try; wait, or see whether the account has credit"),
     (status(503, "Loading model"), "is busy, or still loads its model, after 1 try"),
     (status(404, "model 'm' not found"), "knows no model 'test-model'"),
-    (status(401, "bad key"), "wants a key; put it into an environment variable, and name the variable in api_key_env"),
+    (status(401, "bad key"), "needs a key; put it into an environment variable, and name the variable in api_key_env"),
     (status(400, "maximum context length is 100 tokens"), "It said: maximum context length is 100 tokens"),
     (raw(200, "<html>Welcome</html>", "text/html"), "answered with text/html that is not JSON, beginning '<html>Wel"),
     (raw(200, "<html>Log in</html>", "text/html"), "check base_url (it usually ends in /v1), the model's name, and "

@@ -1,5 +1,6 @@
 """The repository itself: the export is clean, the code is tidy, and modules keep to the road."""
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -173,3 +174,13 @@ def test_reports_and_batch_need_no_widgets(module):
     code = f"import sys, envgen_nb.{module}; print([m for m in ('ipywidgets', 'anywidget') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_plain_words():
+    """Docstrings, comments, messages and names speak of functions and values, not of people who hear and are told.
+
+    Texts that go into prompts are the exception: they are as they were when replies were recorded."""
+    private = re.compile(r"\b(told|nobody|whoever|somebody|hears)\b", re.IGNORECASE)
+    found = [f"{path.relative_to(ROOT)}:{number}: {line.strip()}" for path in sorted((ROOT / "envgen_nb").rglob("*.py"))
+             for number, line in enumerate(path.read_text().splitlines(), 1) if private.search(line)]
+    assert not found, "\n".join(found)

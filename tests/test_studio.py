@@ -218,7 +218,7 @@ def test_errors_are_told_with_what_to_do(tmp_path):
         apply(editor, session)
         session.generate()
         session.wait(60)
-    assert "wants a key" in session.error
+    assert "needs a key" in session.error
     recorded = Path(__file__).parent / "recordings" / "crafter-first.md"
     editor.designer, editor.options = "replay", {"files": str(recorded)}
     editor.num_worlds = 3                                               # it holds four, again and again

@@ -362,9 +362,9 @@ class Read(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        index: Tensor,    # (B, C) int32: the row of the tables that stands for each cell
+        index: Tensor,    # (B, C) int32: the row of the tables for each cell
         near: Tensor,     # (N,) int64: which cells are near
-        table: Tensor,    # (T, 16): what stands for a cell
+        table: Tensor,    # (T, 16): the embedding of a cell
         kept: Tensor,     # (T, K): what is kept of it if it is near
         queries: Tensor,  # (B, H · 16), H a multiple of 4
         bias: Tensor,     # (H, C)

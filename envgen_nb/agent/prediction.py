@@ -83,9 +83,9 @@ class Prediction(nn.Module):
         *said, reward = said.split([*self.counts, 1], 1)
         goes_on, rewards = changes["goes_on"].flatten().to(reward.dtype), changes["rewards"].flatten()
         losses = [((reward[:, 0] - rewards).square() / changes["reward_scale"].flatten()).mean()]
-        for name, told in zip(self.parts, said, strict=True):
+        for name, predicted in zip(self.parts, said, strict=True):
             before, after = (changes[when][name].flatten(0, steps - 1) for when in ("before", "after"))
-            errors = (told - self._change(name, before, after)).square().mean(1) / changes["scale"][name].flatten()
+            errors = (predicted - self._change(name, before, after)).square().mean(1) / changes["scale"][name].flatten()
             losses.append((errors * goes_on).mean())
         return torch.stack(losses).mean()
 

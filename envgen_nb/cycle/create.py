@@ -93,10 +93,10 @@ def feedback(
         return None
     if self.settings.feedback in OWN:
         return self.evaluation(f"cycle-{number - 1}").feedback(objectives)
-    rates = self.read(RunFolder.TOLD, lambda data: _parse_rates(data, objectives), "Put back a copy of it.", [])
+    rates = self.read(RunFolder.FEEDBACK, lambda data: _parse_rates(data, objectives), "Put back a copy of it.", [])
     if len(rates) < number - 1:
-        raise RunFolderError(f"{self.file(RunFolder.TOLD)} is missing, or too short: it holds the rates of another run "
-                             "that the designer gets. Put back a copy of it.")
+        raise RunFolderError(f"{self.file(RunFolder.FEEDBACK)} is missing, or too short: it holds the rates of another "
+                             "run that the designer gets. Put back a copy of it.")
     return rates[number - 2]
 
 # %% ../../nbs/5_cycle/03_create.ipynb #7c39064e
@@ -125,7 +125,7 @@ def create_run(
     save_templates(load_templates(settings.templates), path / RunFolder.TEMPLATES)
     copy_designer_files(path, settings)
     if rates is not None:
-        write_json(path / RunFolder.TOLD, rates)
+        write_json(path / RunFolder.FEEDBACK, rates)
     remember(new_designer(settings).destination)           # a person has named it, so the run may be resumed
     write_json(path / RunFolder.INFO, {
         "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine() | gpu_facts(device),

@@ -125,7 +125,7 @@ class RunFolder:
     "The files of one run, read by name; reading changes nothing. What the run has not come to is None or empty."
     INFO, EVENTS, USAGE, CHECKPOINT = "run.json", "events.jsonl", "usage.jsonl", "checkpoint.pt"
     LABELS = "labels.json"                                 # name, note and tags that a person gave the run
-    TOLD, RATES = "feedback.json", "rates.json"            # of another run: as kept here, and as a folder gives them
+    FEEDBACK, RATES = "feedback.json", "rates.json"        # of another run: as kept here, and as a folder gives them
     TEMPLATES, TENSORBOARD, MANUAL = "templates", "tensorboard", "manual"                          # folders
     GIVEN, OPTIONS = "designer", "options.json"            # copies of the files that a designer reads, and their names
     PROMPT, REPLY, EDITED, REJECTED, COMPLAINTS = ("prompt.md", "reply.md", "edited.md", "rejected-{}.md",

@@ -77,7 +77,7 @@ def _not_a_value(text: str, position: int, end: int) -> ReadError:
         return ReadError("it breaks off where a value should follow", end, cut_off=True)
     at = text[position]
     if text.startswith(("...", "…"), position):
-        return ReadError("'...' stands where a value should; write the value, or leave the setting out", position)
+        return ReadError("'...' is where a value should be; write the value, or leave the setting out", position)
     if at == "'":
         return ReadError("strings need double quotes, not single ones", position)
     if at in "“”„‘’«»":
@@ -199,7 +199,7 @@ def _key(reader: Reader, members: dict) -> str:
     text, position, end = reader.text, reader.at, reader.end
     if not text.startswith('"', position, end):
         if text.startswith(("...", "…"), position):
-            raise ReadError("'...' stands where a setting should; leave it out", position)
+            raise ReadError("'...' is where a setting should be; leave it out", position)
         match = _WORD.match(text, position, end)
         found = match.group() if match else text[position]
         raise ReadError(f"a key in double quotes is expected, not {found}", position)

@@ -271,7 +271,7 @@ def _advice(failure: _Failure, designer: "OpenAICompatible", keyed: bool, tried:
     if status in (401, 403):
         advice = (f"refused the key; see whether the environment variable {designer.key_variable} holds a valid one"
                   if keyed else
-                  "wants a key; put it into an environment variable, and name the variable in api_key_env")
+                  "needs a key; put it into an environment variable, and name the variable in api_key_env")
     elif "<html" in failure.cause.response.text[:1000].lower():
         advice = "answers with a web page: check base_url, or whether a proxy answers instead of the server"
     elif status == 404:

@@ -122,7 +122,7 @@ class Rules(Designer):
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
         basis = "the success rates" if request.feedback is not None else "no rates yet: skills from easy to hard"
         if request.feedback is None and request.cycle > 1:
-            basis = "no rates, it is told none: skills from easy to hard, in worlds not used yet where there are any"
+            basis = "no rates in the request: skills from easy to hard, in worlds not used yet where there are any"
         intro = f"This is the designer `rules`: fixed rules, not a language model. It goes by {basis}."
         reasons = [(world, "; ".join(_why(request, objective) for objective in objectives[:3]))
                    for world, objectives in choose(request)]

@@ -34,9 +34,9 @@ class Recurrence(torch.autograd.Function):
         before, gates, inner, after = (x.new_empty(*x.shape[:2], n) for n in (size, 3 * size, size, size))
         for t in range(len(x)):
             h = torch.mul(h, keep[t], out=before[t])
-            told = h @ weight.t()
-            r_z = torch.sigmoid(x[t, :, :2 * size] + told[:, :2 * size])
-            inner[t] = told[:, 2 * size:] + bias
+            recurrent = h @ weight.t()
+            r_z = torch.sigmoid(x[t, :, :2 * size] + recurrent[:, :2 * size])
+            inner[t] = recurrent[:, 2 * size:] + bias
             n = torch.tanh(torch.addcmul(x[t, :, 2 * size:], r_z[:, :size], inner[t]))
             gates[t, :, :2 * size], gates[t, :, 2 * size:] = r_z, n
             h = torch.addcmul(n, r_z[:, size:], h - n, out=after[t])

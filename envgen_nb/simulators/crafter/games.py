@@ -109,8 +109,8 @@ def unpack_saved(magics: tuple[bytes, bytes], spec: EngineSpec, state: bytes) ->
     for index in (saved.world, saved.next_world):
         if not 0 <= index < len(spec.worlds):
             raise ValueError(f"it is about world {index}, and this environment knows 0 to {len(spec.worlds) - 1}")
-    for what, has, wants in zip(_ORIGIN_PARTS, origin, _origin(spec, saved.world, saved.next_world), strict=True):
-        if has != wants:
+    for what, has, expected in zip(_ORIGIN_PARTS, origin, _origin(spec, saved.world, saved.next_world), strict=True):
+        if has != expected:
             raise ValueError(f"it was saved in an environment with another {what}")
     return saved
 
