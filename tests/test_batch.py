@@ -249,7 +249,7 @@ def test_the_report_escapes_what_others_wrote(run, tmp_path):
     (("sead", "3"), "no parameter 'sead'"), (("seed", "abc"), "valid integer"), (("seed", "-1"), "greater than"),
     (("mixture_ratio", "2"), "less than"), (("preset", "huge"), "no preset"),
     (("agent", "huge"), "no preset"), (("designer", "oracle"), "no designer is"),
-    (("device", "gpu"), "device: .gpu. is none"), (("designer_options", '{"modle": "x"}'), "no setting modle"),
+    (("device", "gpu"), "device: .gpu. is no device"), (("designer_options", '{"modle": "x"}'), "no setting modle"),
     (("designer_options", "[1]"), "valid dictionary"), (("deterministic", "maybe"), "valid boolean"),
     (("templates", "nowhere"), "nowhere")])
 def test_wrong_parameters_are_refused_at_once(given, said, tmp_path, command):
