@@ -36,7 +36,7 @@ def measured(run, cycle, reached, had=None, runs=3, episodes=60):
 
 def shown(page, name):
     """The numbers in the row of an objective, tags and drawings left out."""
-    rows = [re.sub("<.*?>", " ", row) for row in re.findall(r"<tr>.*?</tr>|<li>.*?</li>", page)]
+    rows = [re.sub("<.*?>", " ", row, flags=re.S) for row in re.findall(r"<tr>.*?</tr>|<li>.*?</li>", page, re.S)]
     return [int(number) for number in re.findall(r"[-+]?\d+", next(row for row in rows if name in row))]
 
 
