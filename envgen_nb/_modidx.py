@@ -2278,6 +2278,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                        'envgen_nb/game/vector.py'),
                                        'envgen_nb.game.vector.Optionals.get_memory': ( '1_game/vector.html#optionals.get_memory',
                                                                                        'envgen_nb/game/vector.py'),
+                                       'envgen_nb.game.vector.Optionals.moments': ( '1_game/vector.html#optionals.moments',
+                                                                                    'envgen_nb/game/vector.py'),
                                        'envgen_nb.game.vector.Optionals.running': ( '1_game/vector.html#optionals.running',
                                                                                     'envgen_nb/game/vector.py'),
                                        'envgen_nb.game.vector.Optionals.set_memory': ( '1_game/vector.html#optionals.set_memory',

@@ -45,7 +45,10 @@ class Report:
 
 # %% ../../nbs/3_agent/12_train.ipynb #56d60357
 def check_venv(preset: Preset, venv: VectorEnv) -> None:
-    "Refuse, with a `ValueError`, an environment with another autoreset mode or of another size."
+    "Refuse, with a `ValueError`, an environment with half of a game's contract, another autoreset mode or size."
+    if hasattr(venv.unwrapped, "assign") and not isinstance(venv.unwrapped, GameVectorEnv):
+        raise ValueError(f"a {type(venv).__name__} plays worlds, so it has to inherit from "
+                         "envgen_nb.game.vector.GameVectorEnv, which declares what a trainer reads of an environment")
     mode = venv.metadata.get("autoreset_mode")
     if mode != AutoresetMode.SAME_STEP:
         raise ValueError(f"the environment must declare AutoresetMode.SAME_STEP, not {mode}")

@@ -146,7 +146,7 @@ def _log_rollout(ctx: RunContext, cycle: str, phase: str, rollout: int, report: 
         record["episodes"]["counts"] = episodes.counts[:, paid].tolist() if len(episodes) else []
     if episodes.cut.any():
         record["episodes"]["cut"] = episodes.cut.tolist()
-    if last and getattr(ctx.trainer.venv, "moments", None):
+    if last and ctx.trainer.venv.moments:
         record["moments"] = ctx.trainer.venv.moments
     if last and (standing := ctx.trainer.curriculum.standing()):
         record["archive"] = [[world, score, retired] for world, (score, retired) in standing.items()]

@@ -25,7 +25,7 @@ class SB3VecEnv(VecEnv):
         self,
         venv: VectorEnv,   # of `make_vec`
     ):
-        if not getattr(venv, "copy", True):
+        if not venv.copy:
             raise ValueError("stable-baselines3 keeps observations over a step: make the environment with copy=True")
         if venv.metadata["autoreset_mode"] != AutoresetMode.SAME_STEP:
             raise ValueError("stable-baselines3 begins the next episode in the last step of one: make the environment "

@@ -131,6 +131,12 @@ class Optionals:
     "The optional parts of the contract, with the values of an environment that does not have them."
     unlocked: np.ndarray | None = None  # (N, objectives) bool, reached in the current episodes; None: not known
     possible: np.ndarray | None = None  # (N, objectives) bool, which objectives they have; None: all
+    copy = True                         # False: observations are overwritten by the next step
+
+    @property
+    def moments(self) -> dict[str, int]:
+        "Return how many moments of each kind are kept, to start from; {} where none are."
+        return {}
 
     @property
     def running(self) -> dict[str, np.ndarray]:
