@@ -137,7 +137,7 @@ def make_run() -> str:
     rates = table(["objective", "before", "after", "change"],
                   [[f"`{name}`", f"{a:.0f}%", f"{b:.0f}%", f"{percents_moved(a, b):+d}"] for name, a, b in rows], "l")
     return (f"{rates}\n\nScore of the policy: {run['scores'][0]:.1f}% before, {run['scores'][-1]:.1f}% after; its "
-            f"reward: {run['returns'][0]:.1f} before, {run['returns'][-1]:.1f} after; score over all training episodes "
+            f"return: {run['returns'][0]:.1f} before, {run['returns'][-1]:.1f} after; score over all training episodes "
             f"in the original game: {run['training']['score']:.1f}%.")
 
 
