@@ -393,7 +393,7 @@ def test_random_worlds_are_of_the_run_and_nobody_designs_them(tmp_path, monkeypa
     next(event for event in run_cycles(lost.path) if isinstance(event, Training))
     assert lost.drawn("cycle-1") == drawn
     path.write_text('[{"inventory_settings": {"wood": 10}}]')
-    with pytest.raises(RunFolderError, match="drawn.json is damaged: not all of it are worlds"):
+    with pytest.raises(RunFolderError, match="drawn.json is damaged: Environment 1, .*wood: 10 is not"):
         lost.archive()
 
 

@@ -611,7 +611,7 @@ def test_without_a_kernel_a_picture_stands_there(seen, place):
     still, = [o for o in outputs if "envgen-still" in str(o.get("data", {}).get("text/html"))]
     # A page that was loaded again is not told of changes to what an earlier page displayed: it has the state of then,
     # which is before the first training.
-    assert "the agent is to train" in still.data["text/html"] and "data:image/png" in still.data["text/html"]
+    assert "the agent is to train" in still.data["text/html"] and "data:image/svg+xml" in still.data["text/html"]
 
 
 @pytest.mark.long

@@ -72,7 +72,7 @@ def test_all_cells_run_and_show_what_they_teach(seen):
     assert picture.bounding_box()["width"] > 100
     seen.shot("workshop-start", picture)
     assert "the same" in output(at(seen, "after_last, final_values"))
-    at(seen, "tried = small.but").locator(".js-plotly-plot .main-svg").first.wait_for()
+    at(seen, "tried = small.replace").locator(".js-plotly-plot .main-svg").first.wait_for()
     seen.shot("workshop-curve", seen.page.locator(".js-plotly-plot").first)
     seen.page.add_style_tag(path=STATIC / "studio.css")                       # as the studio brings it
     seen._theme(THEMES["dark"])
