@@ -169,6 +169,8 @@ class Browser:
     def _theme(self, title: str) -> None:
         self.command("apputils:change-theme", theme=title)
         self.page.wait_for_selector(f"body[data-jp-theme-name='{title}']", state="attached")
+        # JupyterLab takes its splash screen away 200 ms later; a second one until then is an error of its own.
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 
 
 @contextlib.contextmanager
