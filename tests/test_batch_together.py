@@ -42,6 +42,7 @@ def ended(pid: int) -> bool:
         return True
 
 
+@pytest.mark.long
 def test_runs_started_together(tmp_path, long):
     """Runs that are started at the same moment in one directory all finish, each in a folder of its own."""
     number = 8 if long else 3

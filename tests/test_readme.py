@@ -141,7 +141,11 @@ SEEN = {"make run": test_make_run, "make test": test_make_test_runs_everything,
         "make test-all": test_make_test_runs_everything, "make lab": test_make_lab, "envgen check": "test_check.py"}
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in SEEN])
+LONG = "envgen run crafter -p designer none -p seed 3"      # a run of its own; others of that kind are short ones
+
+
+@pytest.mark.parametrize("command", [pytest.param(command, marks=[pytest.mark.long] * (command == LONG))
+                                     for command in COMMANDS if command not in SEEN])
 def test_command(command, run, tmp_path):
     words = shlex.split(command)
     assert words[0] == "envgen", f"no test runs {command!r}"

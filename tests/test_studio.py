@@ -656,6 +656,7 @@ def buttons_in(widget) -> dict:
     return found
 
 
+@pytest.mark.long
 def test_an_edited_template_is_not_lost(tmp_path, monkeypatch):
     """It has its true name, and a mark; it is there when the cells are run again; nothing is discarded unasked."""
     monkeypatch.chdir(tmp_path)
@@ -697,6 +698,7 @@ def test_an_edited_template_is_not_lost(tmp_path, monkeypatch):
     assert Studio(run).editor.first == "broken {{tsak}}"                 # as it was typed, though it cannot be used
 
 
+@pytest.mark.long
 def test_edits_of_two_runs_are_kept_apart(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first, second = (create_run(make_settings(**SMALL), tmp_path / "runs" / name) for name in ("first", "second"))
