@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from forms import own_names
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -201,7 +202,7 @@ def test_the_name_of_an_earlier_version_is_read_and_named_as_old(tmp_path, capsy
 def test_every_list_of_designers_names_all(place):
     text = (Path(__file__).parent.parent / place).read_text()
     listed = text[:text.index("[agent]")] if place == "settings.ini" else text
-    own = [name for name, target in designers.targets.items() if target.startswith("envgen_nb.")]
+    own = own_names(designers)
     assert [name for name in own if not re.search(rf"(?<![\w]){name}\b", listed)] == []
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forms import own_names
 
 from envgen_nb.cycle.create import create_run, trust
 from envgen_nb.cycle.folder import RunFolder, RunFolderError
@@ -246,7 +247,7 @@ def test_two_packages_with_one_name(tmp_path, monkeypatch):
 
 def test_the_games_that_pages_list_are_those_of_the_registry():
     root = Path(__file__).parent.parent
-    own = [name for name, target in games.targets.items() if target.startswith("envgen_nb.")]     # tests add theirs
+    own = own_names(games)
     lab = (root / "nbs" / "lab" / "envgen.ipynb").read_text()
     assert f"# the game: {', '.join(own)}, one of a package" in lab
     guide = (root / "docs" / "guides" / "games.md").read_text()

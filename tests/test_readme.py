@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import records
+from forms import own_names
 
 import envgen_nb
 from envgen_nb.agent.learner import learners
@@ -216,18 +217,13 @@ def test_every_command_is_documented():
     assert "make lab" in README and "pip install -e ." in TEXT
 
 
-def own(registry) -> list[str]:
-    """The names of the kit, without those that other tests have registered."""
-    return [name for name, target in registry.targets.items() if target.startswith("envgen_nb.")]
-
-
 def test_every_name_is_documented():
     """What is registered stands in the guides: a designer that nobody can find might as well not be there."""
     for registry, page in ((designers, "models"), (curricula, "add_curriculum"), (learners, "add_learner"),
                            (places, "experiments")):
-        for name in own(registry):
+        for name in own_names(registry):
             assert re.search(rf"\b{name}\b", GUIDES[page]), f"{page}.md says nothing of {name}"
-    assert all(name in GUIDES["games"].lower() for name in own(games))
+    assert all(name in GUIDES["games"].lower() for name in own_names(games))
     assert all(f"`{name}`" in GUIDES["experiments"] for name in
                (path.stem for path in (ROOT / "nbs" / "lab" / "experiments").glob("*.toml")))
 
@@ -249,7 +245,7 @@ def test_every_name_stands_where_it_is_set():
     cells = json.loads((ROOT / "nbs" / "lab" / "envgen.ipynb").read_text())["cells"]
     lab = next("".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", []))
     for registry, texts in ((designers, (ini, lab)), (learners, (ini, lab)), (curricula, (lab,)), (games, (lab,))):
-        for name in own(registry):
+        for name in own_names(registry):
             assert all(re.search(rf"[ ,(]{name}[ ,(\n]", text) for text in texts), name
     commands = next(action for action in build_parser()._actions if hasattr(action, "_choices_actions"))
     said = commands.choices["experiment"].format_help().replace("\n", " ")

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from forms import own_names
 
 from envgen_nb.agent.learner import learners
 from envgen_nb.agent.presets import PRESETS
@@ -62,20 +63,15 @@ def words_after(text, beginning, end):
     return set(re.findall(r"[\w-]+", text[start:text.index(end, start)].replace("\n#", "\n")))
 
 
-def own(registry) -> set[str]:
-    """The names of the kit, without those that other tests have registered."""
-    return {name for name, target in registry.targets.items() if target.startswith("envgen_nb.")}
-
-
 def test_lists_in_prose_have_every_name():
     """What the settings file and the lab notebook offer is what the registries know."""
     ini, lab = (ROOT / "settings.ini").read_text(), find_notebook().read_text()
     described = {name: field.description for name, field in RunSettings.model_fields.items()}
-    assert own(designers) <= words_after(ini, "[designer]", "\nname =")
-    assert own(learners) <= words_after(ini, "[agent]", "\nlearner =")
-    assert own(learners) <= words_after(lab, "learner = ", "preset = ")
-    assert own(designers) <= words_after(lab, "designer = ", "designer_options")
-    assert own(curricula) <= words_after(lab, "curriculum = ", "final_steps")
-    assert own(learners) <= set(re.findall(r"[\w-]+", described["learner"]))
-    assert own(curricula) <= set(re.findall(r"[\w-]+", described["curriculum"]))
+    assert set(own_names(designers)) <= words_after(ini, "[designer]", "\nname =")
+    assert set(own_names(learners)) <= words_after(ini, "[agent]", "\nlearner =")
+    assert set(own_names(learners)) <= words_after(lab, "learner = ", "preset = ")
+    assert set(own_names(designers)) <= words_after(lab, "designer = ", "designer_options")
+    assert set(own_names(curricula)) <= words_after(lab, "curriculum = ", "final_steps")
+    assert set(own_names(learners)) <= set(re.findall(r"[\w-]+", described["learner"]))
+    assert set(own_names(curricula)) <= set(re.findall(r"[\w-]+", described["curriculum"]))
     assert set(PRESETS) <= set(re.findall(r"[\w-]+", described["preset"]))

@@ -31,19 +31,20 @@ from ..game.words import counted
 from ..game.world import World, printable
 
 # %% ../../nbs/5_cycle/07_ask.ipynb #e0df6155
-def prompt_of(run: RunFolder, number: int, request: Request | None = None) -> str:
-    "Return the prompt of a cycle, made from the run's own templates; functions in these get the request."
-    settings, templates = run.settings, load_templates(run.file(RunFolder.TEMPLATES))
-    game, context = (run.simulator, settings.vocabulary, settings.num_proposed), design_context(run, number)
-    if number == 1:
-        return first_prompt(templates, *game, context, request)
-    before = f"cycle-{number - 1}"
-    return update_prompt(templates, *game, run.feedback(number), run.worlds(before), origins(run, before), context,
+def prompt_of(run: RunFolder, request: Request) -> str:
+    "Return the prompt of the request's cycle, made from the run's own templates; functions in these get the request."
+    templates = load_templates(run.file(RunFolder.TEMPLATES))
+    game = run.simulator, run.settings.vocabulary, run.settings.num_proposed
+    if request.cycle == 1:
+        return first_prompt(templates, *game, request.context, request)
+    before = f"cycle-{request.cycle - 1}"
+    return update_prompt(templates, *game, request.feedback, run.worlds(before), origins(run, before), request.context,
                          request)
 
 
-def _request(ctx: RunContext, number: int, prompt: str) -> Request:
-    "Return all that the designer of a cycle gets; results of worlds only if it gets this run's own rates."
+def _request(ctx: RunContext, number: int) -> Request:
+    """Return all that the designer of a cycle gets, with an empty prompt; results of worlds only if it gets this run's
+    own rates."""
     run, settings = ctx.run, ctx.settings
     places = [place for cycle in run.cycles[1:number] for place in (cycle, f"{cycle}/{RunFolder.TRIAL}")]
     exchanges = [(run.text(place, RunFolder.PROMPT), run.text(place, RunFolder.REPLY)) for place in places]
@@ -53,7 +54,7 @@ def _request(ctx: RunContext, number: int, prompt: str) -> Request:
         ctx.wait(Waiting(f"cycle-{number}", ctx.attempt, settings.max_reasks + 1, printable(text)))
 
     return Request(simulator=run.simulator, vocabulary=settings.vocabulary, num_worlds=settings.num_proposed,
-                   messages=conversation(history, prompt), feedback=run.feedback(number),
+                   messages=conversation(history, ""), feedback=run.feedback(number),
                    history=world_records(run, results=settings.feedback in OWN), cycle=number,
                    num_cycles=settings.num_cycles, context=design_context(run, number), seed=settings.seed,
                    on_status=on_status, measure=functools.partial(_measure, ctx, number, on_status))
@@ -197,10 +198,9 @@ def design_cycle(ctx: RunContext, number: int) -> Iterator[Event]:
     else:
         _check_lost(run, cycle, begun)
     place = run.new_draft(cycle) if again else cycle
-    prompt = run.text(place, RunFolder.PROMPT)
-    if prompt is None:
-        prompt = prompt_of(run, number, _request(ctx, number, ""))
-    request = _request(ctx, number, prompt)
+    request, prompt = _request(ctx, number), run.text(place, RunFolder.PROMPT)
+    asked = {"role": "user", "content": prompt_of(run, request) if prompt is None else prompt}
+    request = dataclasses.replace(request, messages=(*request.messages[:-1], asked))
     designs = yield from ask(ctx, place, request)
     if ctx.settings.num_candidates:
         designs = yield from _choose(ctx, place, request, designs)

@@ -178,7 +178,7 @@ def in_the_original(
         counts = np.bincount(found.deaths, minlength=1 + len(run.simulator.deaths)).tolist()
         deaths = {name: 100 * count / len(found.deaths)
                   for name, count in zip(("the time was up", *run.simulator.deaths), counts, strict=True)}
-    rates = {name: mean for name, (mean, _) in found.feedback(run.simulator.objectives).items()}
+    rates = success_rates(found.unlocked, found.possible, run.simulator.objectives)
     quarters = np.percentile(found.lengths, (25, 75)).tolist()
     held = {name: [(one.conditions, one.episodes, one.steps) for one in held] for name, held in found.held.items()}
     moments = {name: kept for record in run.metrics(cycle)[-1:] for name, kept in record.get("moments", {}).items()}

@@ -128,6 +128,11 @@ class RunSettings(BaseModel):
         "T_orig: steps per cycle that the original game gets."
         return self.cycle_steps - self.llm_steps
 
+    @property
+    def total_steps(self) -> int:
+        "Environment steps of training in the whole run."
+        return self.num_cycles * self.cycle_steps + self.final_steps
+
     @model_validator(mode="before")
     @classmethod
     def _old_names(cls, given: Any) -> Any:
@@ -311,7 +316,7 @@ def training_plan(
     number: int,             # of the cycle, from 1
 ) -> str:
     "Return in words for the designer which cycle this is, how long the agent trains where, and what comes after."
-    there, here = settings.llm_steps, settings.cycle_steps - settings.llm_steps
+    there, here = settings.llm_steps, settings.original_steps
     share = f"Of the games that the agent plays at the same time {settings.mixture_ratio:.0%} are your environments"
     archive = f"{share}, of all cycles so far, to the end of the training; the others are the ordinary game. "
     usual = (f"In each cycle the agent trains for {counted(settings.cycle_steps, 'step')}; the curriculum "

@@ -122,7 +122,7 @@ def check_template(
              for name in known if name not in found and name not in optional
              and not (name == "feedback" and "rates" in found)]
     for name in dict.fromkeys(found):
-        if name not in (*known, *optional, *words.names()) and not is_target(name):
+        if name not in (*known, *optional) and name not in words and not is_target(name):
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {{{{{near[0]}}}}}?" if near else (
                 f"; it has: {', '.join((*known, *words.names()))}, and functions of your own: "

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 
 import envgen_nb
 from envgen_nb.cycle.settings import (
-    RunSettings, SettingsError, current_names, game_defaults, take_names, usable_settings,
+    RunSettings, SettingsError, current_names, take_names, usable_settings,
 )
 from ..designer.base import designers
 from ..results import measure
@@ -107,7 +107,7 @@ class Experiment(ExperimentFile):
             return str((self.folder / text).resolve()) if text.startswith("./") else text
         given = map_texts(self.given(arm), fill) | {"seed": seed}
         take_names(given | {"designer_options": None})         # of a server that it names, see `designer.trust`
-        return usable_settings(game_defaults(given.get("simulator", "crafter")) | given)
+        return usable_settings(given)
 
 # %% ../../nbs/7_experiment/01_file.ipynb #8fc894a2
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:

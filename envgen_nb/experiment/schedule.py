@@ -60,7 +60,7 @@ def forecast(
             problems[f"arm {arm}: {error}. Or leave this arm out with --arms"] = None
     if problems:
         raise ExperimentError("\n".join(problems))
-    steps = sum(one.num_cycles * one.cycle_steps + one.final_steps for one in settings)
+    steps = sum(one.total_steps for one in settings)
     calls = sum(model_calls(one) for one in settings)
     costs = [summary["cost"] for found in folder.summaries().values() for summary in found.values()]
     asked = [cost for cost in costs if cost["calls"]]

@@ -424,7 +424,7 @@ def check_speed(
     from envgen_nb.agent.presets import get_preset
     from envgen_nb.cycle.settings import RunSettings
     begun, usual = time.perf_counter(), RunSettings()
-    steps = usual.num_cycles * usual.cycle_steps + usual.final_steps
+    steps = usual.total_steps
     ours, stock = simulator_speed(seconds / 4), simulator_speed(seconds / 4, num_envs=1, engine="reference")
     yield Finding("simulator", "ok", f"{ours:,.0f} steps/s on one core, {ours / stock:.0f} times the original package")
     for name in ("symbols", "laptop"):

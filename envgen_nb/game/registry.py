@@ -32,6 +32,10 @@ class Registry:
         self.renamed, self.mentioned = dict(renamed), set[str]()
         self.written: set[str] = set()
 
+    def __contains__(self, name: object) -> bool:
+        "True if a name is one of `names`; packages are searched only for those that are not the kit's."
+        return name in self.targets or name in self._installed()
+
     def names(self) -> tuple[str, ...]:
         "The names of the kit, of this process and of installed packages."
         return (*self.targets, *(name for name in self._installed() if name not in self.targets))
@@ -53,7 +57,7 @@ class Registry:
 
     def current(self, name: str) -> str:
         "Return today's name for one of an earlier version and print once that it has changed; other names as they are."
-        if name not in self.renamed or name in self.names():
+        if name not in self.renamed or name in self:
             return name
         if name not in self.mentioned:
             print(f"the {self.kind} {name!r} is now called {self.renamed[name]!r}", file=sys.stderr)
@@ -62,14 +66,14 @@ class Registry:
 
     def check(self, name: str) -> None:
         "`ValueError` for a name that no class can have; imports nothing."
-        if name not in self.names() and not is_target(name):
+        if name not in self and not is_target(name):
             own = "class of your own is written as package.module:Class" if self.base else (
                 "function of your own is written as package.module:function")
             raise ValueError(f"no {self.kind} is called {name!r}; known: {', '.join(self.names()) or 'none'}. A {own}")
 
     def usable(self, name: str) -> bool:
         "True if the class of this name may be imported."
-        return isinstance(name, str) and (name in self.written or name in self.names())
+        return isinstance(name, str) and (name in self.written or name in self)
 
     def find(self, name: str) -> Any:
         "Return the class or function of a name; `ValueError` if there is none, or if only a run folder names it."

@@ -38,11 +38,12 @@ from envgen_nb.results.statistics import (
 # %% ../../nbs/6_results/02_results.ipynb #072f1d52
 def scores(run: RunFolder) -> dict[str, float]:
     "Return the game's score at each measurement: of the policy at that moment, in the original game."
-    found = {}
-    for cycle, evaluation in run.evaluations().items():
-        rates = {objective: rate for objective, (rate, _) in evaluation.feedback(run.simulator.objectives).items()}
-        found[cycle] = float(run.simulator.score(rates))
-    return found
+    return {cycle: _score(run, found.unlocked, found.possible) for cycle, found in run.evaluations().items()}
+
+
+def _score(run: RunFolder, unlocked: np.ndarray, possible: np.ndarray) -> float:
+    "Return the game's score of some episodes, (E, objectives) bool each."
+    return float(run.simulator.score(success_rates(unlocked, possible, run.simulator.objectives)))
 
 
 def _records(run: RunFolder) -> list[dict[str, Any]]:
@@ -66,9 +67,7 @@ def training_episodes(
 
 
 def _score_of(run: RunFolder, episodes: Episodes) -> float | None:
-    if not len(episodes):
-        return None
-    return float(run.simulator.score(success_rates(episodes.unlocked, episodes.possible, run.simulator.objectives)))
+    return _score(run, episodes.unlocked, episodes.possible) if len(episodes) else None
 
 
 def training_score(run: RunFolder, until: int | None = None) -> float | None:
@@ -78,11 +77,7 @@ def training_score(run: RunFolder, until: int | None = None) -> float | None:
 
 # %% ../../nbs/6_results/02_results.ipynb #5c1d0e03
 def _score_over_episodes(run: RunFolder, found: Evaluation) -> Measured:
-    def score(rows: np.ndarray) -> float:
-        rates = success_rates(found.unlocked[rows], found.possible[rows], run.simulator.objectives)
-        return float(run.simulator.score(rates))
-
-    return over_episodes(score, len(found.returns))
+    return over_episodes(lambda rows: _score(run, found.unlocked[rows], found.possible[rows]), len(found.returns))
 
 
 def _return_over_episodes(found: Evaluation) -> Measured:
@@ -376,7 +371,7 @@ def expected(
     calls, (designer, options, _) = model_calls(settings), _asking(settings)
     prices = [_price(designer, options, name) for name in ("price_in", "price_out")]
     price = None if None in prices else calls * sum(p * t for p, t in zip(prices, tokens, strict=True)) / 1e6
-    steps = settings.num_cycles * settings.cycle_steps + settings.final_steps
+    steps = settings.total_steps
     measured = ((settings.num_cycles + 1 + bool(settings.final_steps)) * settings.evaluation_runs
                 * settings.evaluation_episodes)
     seconds = None if like is None else steps / like.steps_per_second + measured * like.seconds_per_episode

@@ -20,7 +20,7 @@ import ipywidgets as widgets
 from traitlets import Dict, HasTraits, List, Unicode
 
 from ..cycle.folder import RunFolder, RunFolderError
-from ..cycle.runs import Labels, display_name, list_runs, read_labels, runs_folder
+from ..cycle.runs import display_name, labels_of, list_runs, runs_folder
 from ..experiment.folder import ExperimentFolder
 from ..results import kept_summary
 from ..results.statistics import mean, over_seeds, paired
@@ -122,7 +122,7 @@ def _cells(path: Path, one: Summary, names: Sequence[str]) -> dict[str, tuple[An
     cost, settings = one["cost"], one["settings"]
     spent = sum(cost["seconds"].values())
     price = cost["price"] if cost["calls"] else None
-    texts = {"run": full_name(path), "tags": ", ".join(_labels(path).tags), "designer": ", ".join(one["designers"]),
+    texts = {"run": full_name(path), "tags": ", ".join(labels_of(path).tags), "designer": ", ".join(one["designers"]),
              "preset": settings["preset"], "state": "finished" if one["finished"] else "not finished"}
     shown = {name: (text, text) for name, text in texts.items()}
     made = path.joinpath(RunFolder.INFO).stat().st_mtime
@@ -140,14 +140,6 @@ def _cells(path: Path, one: Summary, names: Sequence[str]) -> dict[str, tuple[An
         "made": (made, time.strftime("%Y-%m-%d %H:%M", time.localtime(made)))}
 
 # %% ../../nbs/8_studio/07_compare.ipynb #444588fe
-def _labels(path: Path) -> Labels:
-    "Return the name and tags of a run; none if the file is damaged."
-    try:
-        return read_labels(path)
-    except RunFolderError:
-        return Labels()
-
-
 def _owner(path: Path, folder: str) -> str:
     "Return the learner's folder in a shared folder; empty for a run at its top."
     with contextlib.suppress(ValueError):
@@ -171,7 +163,7 @@ def run_table(
     head = ["run", *(["learner"] if folder else []), "tags", "designer", "preset", "seed", *names, *list(COLUMNS)[5:]]
     columns = [[name, COLUMNS.get(name, name.replace("_", " ")), "number" if name in _NUMBERS else "text"]
                for name in head]
-    rows = [{"id": str(path), "name": full_name(path), "archived": _labels(path).archived,
+    rows = [{"id": str(path), "name": full_name(path), "archived": labels_of(path).archived,
              "cells": _cells(path, one, names) | ({"learner": (_owner(path, folder),) * 2} if folder else {})}
             for path, one in found.items()]
     return columns, rows
