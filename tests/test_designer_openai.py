@@ -28,7 +28,8 @@ from envgen_nb.cycle.settings import SettingsError, load_settings, make_settings
 from envgen_nb.designer.base import DesignerError, Request, make_designer
 from envgen_nb.designer.design import Budget, BudgetError, DesignError, conversation, design
 from envgen_nb.designer.prompt import first_prompt, load_templates
-from envgen_nb.designer.reply import Design, format_reply, response_schema
+from envgen_nb.designer.reply import Design, format_reply
+from envgen_nb.designer.schema import response_schema
 from envgen_nb.extras.cli import main
 from envgen_nb.game.files import append_jsonl, write_text
 from envgen_nb.game.simulator import get_simulator

@@ -21,9 +21,9 @@ from envgen_nb.designer.reply import (
     format_reply,
     parse_reply,
     read_reply,
-    response_schema,
     strip_markdown,
 )
+from envgen_nb.designer.schema import response_schema
 from envgen_nb.game.examples import GardenWorld, Soil
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.game.world import Section, World, parameters, random_world

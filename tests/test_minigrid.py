@@ -15,7 +15,8 @@ from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.prompt import first_prompt, load_templates
-from envgen_nb.designer.reply import Design, format_reply, parse_reply, response_schema
+from envgen_nb.designer.reply import Design, format_reply, parse_reply
+from envgen_nb.designer.schema import response_schema
 from envgen_nb.game.conformance import check_simulator
 from envgen_nb.game.simulator import games, get_simulator
 from envgen_nb.game.world import check_world, random_world

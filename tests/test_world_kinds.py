@@ -17,7 +17,8 @@ from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.prompt import first_prompt, load_templates
-from envgen_nb.designer.reply import Design, format_reply, parse_reply, response_schema
+from envgen_nb.designer.reply import Design, format_reply, parse_reply
+from envgen_nb.designer.schema import response_schema
 from envgen_nb.game.words import differences, settings_in_words
 from envgen_nb.game.world import Section, World, check_world, parameters, random_world
 from envgen_nb.game.world_files import laid_out, load_worlds, save_worlds
