@@ -20,7 +20,8 @@ from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.base import Request, designers
 from envgen_nb.designer.baselines import Adversarial
-from envgen_nb.designer.prompt import BOTTLENECK, format_spending
+from envgen_nb.designer.prompt import BOTTLENECK
+from envgen_nb.designer.records import format_spending
 from envgen_nb.designer.reply import Design
 from envgen_nb.designer.rules import Rules
 from envgen_nb.experiment.batch import read_parameters

@@ -16,7 +16,8 @@ from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.base import Reply, Usage, designers
 from envgen_nb.designer.design import BudgetError
-from envgen_nb.designer.prompt import BaseGameStats, load_templates, save_templates
+from envgen_nb.designer.prompt import load_templates, save_templates
+from envgen_nb.designer.records import BaseGameStats
 from envgen_nb.designer.reply import Design, format_reply
 from envgen_nb.designer.rules import Rules
 from envgen_nb.game.files import read_jsonl, write_json, write_text

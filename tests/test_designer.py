@@ -197,7 +197,7 @@ def test_the_name_of_an_earlier_version_is_read_and_named_as_old(tmp_path, capsy
     assert "offline" not in designers.names()
 
 
-@pytest.mark.parametrize("place", ["settings.ini", "docs/guides/models.md", "nbs/2_designer/07_base.ipynb",
+@pytest.mark.parametrize("place", ["settings.ini", "docs/guides/models.md", "nbs/2_designer/08_base.ipynb",
                                    "nbs/lab/envgen.ipynb"])
 def test_every_list_of_designers_names_all(place):
     text = (Path(__file__).parent.parent / place).read_text()

@@ -24,7 +24,8 @@ from .settings import OWN
 from .state import RunContext
 from ..designer.base import DesignerError, Request, Usage, check_consent
 from ..designer.design import Attempt, Budget, apply_choice, conversation, design, most_learnable
-from ..designer.prompt import WorldRecord, choice_prompt, first_prompt, load_templates, update_prompt
+from ..designer.prompt import choice_prompt, first_prompt, load_templates, update_prompt
+from ..designer.records import WorldRecord
 from ..designer.reply import Design
 from ..game.files import append_jsonl, write_json, write_text
 from ..game.words import counted

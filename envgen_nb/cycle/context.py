@@ -20,7 +20,8 @@ from ..agent.evaluate import success_rates
 from .folder import PLAYERS, RunFolder
 from .settings import OWN, training_plan
 from ..designer.design import apply_choice, most_learnable
-from ..designer.prompt import Archived, BaseGameStats, DesignContext, WorldRecord
+from ..designer.prompt import DesignContext
+from ..designer.records import Archived, BaseGameStats, WorldRecord
 from ..designer.reply import Design, origin, parse_reply, strip_markdown
 from ..game.episodes import Episodes
 from ..game.files import write_bytes, write_json

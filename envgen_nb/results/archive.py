@@ -9,7 +9,7 @@ __all__ = ['archive_html', 'tried_html', 'bottleneck_html', 'context_html']
 from ..cycle.context import archived, design_context, tried_out, world_records
 from ..cycle.folder import RunFolder
 from ..designer.design import learnability
-from ..designer.prompt import WorldRecord, spending
+from ..designer.records import WorldRecord, spending
 from ..designer.reply import strip_markdown
 from .page import render, table
 from ..game.words import counted

@@ -19,7 +19,7 @@ from PIL import Image
 
 from ..cycle.context import in_the_original, origins
 from ..cycle.folder import RunFolder
-from ..designer.prompt import SELDOM, missing_conditions, shown_conditions
+from ..designer.records import SELDOM, missing_conditions, shown_conditions
 from ..designer.reply import strip_markdown
 from . import Measurement, binned_returns, edges, measured_rates, training_episodes, training_score
 from .charts import COLOURS, Chart, Series, chart, estimate_traces

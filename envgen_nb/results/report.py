@@ -35,7 +35,8 @@ from envgen_nb.cycle.folder import (
 )
 from ..cycle.runs import load_agent
 from ..cycle.settings import RunSettings, game_defaults
-from ..designer.prompt import SELDOM, WorldRecord, missing_conditions, load_templates, spending
+from ..designer.prompt import load_templates
+from ..designer.records import SELDOM, WorldRecord, missing_conditions, spending
 from ..designer.reply import strip_markdown
 from ..game.files import write_text
 from . import Measurement, measured_rates, measurements, training_score

@@ -28,9 +28,10 @@ from ..cycle.folder import RunFolder
 from ..cycle.runs import runs_folder
 from ..cycle.settings import RunSettings, changed_settings, game_defaults, make_settings
 from envgen_nb.designer.prompt import (
-    PLACEHOLDERS, VERSIONS, DesignContext, Templates, WorldRecord, check_template, check_words, fill, later_template,
-    load_templates, own_words, placeholders, prompt_values, save_templates, take_words, words, words_in,
+    PLACEHOLDERS, VERSIONS, DesignContext, Templates, check_template, check_words, fill, later_template, load_templates,
+    own_words, placeholders, prompt_values, save_templates, take_words, words, words_in,
 )
+from ..designer.records import WorldRecord
 from ..designer.base import Request, designers, options_of, read_option
 from ..results.page import fold, note, quote
 from envgen_nb.studio.elements import (
