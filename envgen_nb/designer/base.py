@@ -19,13 +19,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from .prompt import DesignContext
 from .records import WorldRecord
-from .reply import Design, clean_text, format_reply
+from .reply import Design, clean_text, format_reply, stages_of
 from .thoughts import split_thoughts
 from .trust import Destination, is_allowed, refusal
 from ..game.world import printable
 from ..game.registry import Registry
 from ..game.simulator import Simulator
-from ..game.world import World
+from ..game.world import Ladder, World
 
 # %% ../../nbs/2_designer/08_base.ipynb #776132b9
 Measure = Callable[..., list[WorldRecord]]   # worlds, episodes in each, who plays: "agent" (or "random") → what happens
@@ -36,7 +36,8 @@ class Request:
     "A question to a designer: the conversation, and the facts in it as data."
     simulator: Simulator
     vocabulary: str = "default"                                # which of the game's vocabularies the worlds are in
-    num_worlds: int = 4                                        # how many are asked for
+    num_worlds: int = 4                                        # how many are asked for; of ladders: how many beside
+    ladders: bool = False                                      # ladders are asked for, see `Ladder`
     messages: tuple[Mapping[str, str], ...] = ()               # {"role": "user" | "assistant", "content": text}
     tried: tuple[WorldRecord, ...] = ()                        # of which to choose; (): worlds are to be designed
     feedback: Mapping[str, tuple[float, float]] | None = None  # objective → mean and std in percent; None: kept from it
@@ -54,6 +55,11 @@ class Request:
     def previous(self) -> tuple[World, ...]:
         "The worlds that a reply may name by their numbers: those of the cycle before, or those to choose from."
         return tuple(record.world for record in self.tried or (self.history[-1] if self.history else ()))
+
+    @property
+    def goals(self) -> tuple[str, ...]:
+        "The objectives, one of which is the goal of a ladder, where ladders are asked for; else ()."
+        return tuple(self.simulator.objectives) if self.ladders and not self.tried else ()
 
     @property
     def model(self) -> type[World]:
@@ -120,11 +126,12 @@ class Reply:
 
 
 def reply_with(
-    worlds: Sequence[World],   # or `Design`s, with a purpose
+    worlds: Sequence[World | Design | Ladder],
     intro: str = "",           # a sentence or two before them
 ) -> Reply:
     "The reply of a designer that is a program: its worlds, and the text that says them."
-    designs = tuple(one if isinstance(one, Design) else Design(one) for one in worlds)
+    designs = tuple(design for one in worlds for design in (
+        stages_of(one) if isinstance(one, Ladder) else [one if isinstance(one, Design) else Design(one)]))
     return Reply(format_reply(designs, intro), designs=designs)
 
 

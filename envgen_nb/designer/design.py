@@ -73,12 +73,13 @@ _LONGEST = 20_000   # characters of a refused reply that are shown to the model 
 def next_messages(
     messages: Sequence[Mapping[str, str]],  # the conversation up to the prompt
     attempt: Attempt,                       # the reply to it, with complaints
-    num_worlds: int = 4,                    # how many environments were asked for
+    num_worlds: int = 4,                    # how many environments were asked for; 0: ladders were
 ) -> tuple[Mapping[str, str], ...]:
     "The conversation that asks for a better reply."
     said = attempt.reply.text[:_LONGEST].strip() or "(no text)"             # servers refuse an empty message
-    again = (f"This reply cannot be used:\n\n{_listed(attempt)}\n\nPlease write the whole reply again, with "
-              f"{counted(num_worlds, 'environment')}, in the form that was asked for. Keep what was right.")
+    amount = f", with {counted(num_worlds, 'environment')}," * bool(num_worlds)
+    again = (f"This reply cannot be used:\n\n{_listed(attempt)}\n\nPlease write the whole reply again{amount} in the "
+             "form that was asked for. Keep what was right.")
     return (*messages, {"role": "assistant", "content": said}, {"role": "user", "content": again})
 
 
@@ -125,12 +126,13 @@ def design(
             with around_call():
                 reply = as_reply(designer.reply(request, on_text))
             spent += reply.usage
-        found = read_reply(reply.text, request.model, request.num_worlds, request.previous, reply.designs)
+        found = read_reply(reply.text, request.model, request.num_worlds, request.previous, reply.designs,
+                           request.goals)
         attempts.append(Attempt(reply, found.designs, found.complaints, found.bottleneck))
         yield attempts[-1]
         if not found.complaints:
             return
-        messages = next_messages(request.messages, attempts[-1], request.num_worlds)
+        messages = next_messages(request.messages, attempts[-1], 0 if request.goals else request.num_worlds)
         request = replace(request, messages=messages, attempt=request.attempt + 1)
     raise DesignError(attempts)
 

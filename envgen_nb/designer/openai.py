@@ -371,7 +371,8 @@ def _question(designer: OpenAICompatible, request: Request, terms: _Terms) -> di
     form: dict[str, Any] = {"type": terms.format}
     if terms.format == "json_schema":
         schema = response_schema(request.model, request.num_worlds, len(request.previous),
-                                 bool(request.context and request.context.bottleneck and not request.tried))
+                                 bool(request.context and request.context.bottleneck and not request.tried),
+                                 request.goals)
         form["json_schema"] = {"name": "environments", "strict": True, "schema": schema}
     return question | {"response_format": form}
 

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SELDOM', 'Condition', 'WorldRecord', 'BaseGameStats', 'Archived', 'format_results', 'spending', 'format_spending',
            'format_result', 'format_original', 'shown_conditions', 'missing_conditions', 'format_archive',
-           'StageRecord', 'LadderRecord', 'format_ladders']
+           'StageRecord', 'LadderRecord', 'Unlearned', 'format_ladders', 'format_unlearned']
 
 # %% ../../nbs/2_designer/01_records.ipynb #4ec04d01
 import dataclasses
@@ -192,6 +192,15 @@ class LadderRecord:
     stages: tuple[StageRecord, ...]
     state: str = ""          # in words: open or shut, by which gate and number; "": nothing has been played yet
 
+
+@dataclass(frozen=True)
+class Unlearned:
+    "An objective that is reached less often in the original game than it was, by more than the noise of its rates."
+    objective: str
+    before: float                 # % of the episodes at the best measurement
+    now: float                    # % at the last one
+    stages: tuple[str, ...] = ()  # played since then, in which it counts as achieved or is not there
+
 # %% ../../nbs/2_designer/01_records.ipynb #4ec04d04
 def format_ladders(
     ladders: Sequence[LadderRecord],
@@ -224,3 +233,12 @@ def _stage(goal: str, stage: StageRecord, costs: Mapping[str, Mapping[str, int]]
     if spent := format_spending(record, costs):
         said.append(f"spent {spent}")
     return "; ".join(said)
+
+# %% ../../nbs/2_designer/01_records.ipynb #4ec04d07
+def format_unlearned(unlearned: Sequence[Unlearned]) -> str:
+    "Skills that have become rarer, one line each, with a heading; nothing where there are none."
+    if not unlearned:
+        return ""
+    lines = [f"- {one.objective}: {one.before:.1f}%, now {one.now:.1f}%"
+             + (f"; it earns nothing in: {', '.join(one.stages)}" if one.stages else "") for one in unlearned]
+    return "\n".join(["What is being unlearned: skills that were reached more often, by more than chance.", "", *lines])

@@ -6,9 +6,10 @@
 __all__ = ['response_schema']
 
 # %% ../../nbs/2_designer/06_schema.ipynb #5c4e3a01
+from collections.abc import Sequence
 from typing import Any
 
-from .reply import MAX_WEIGHT
+from .reply import MAX_STAGES, MAX_WEIGHT
 from ..game.world import Parameter, Section, World, parameters
 
 # %% ../../nbs/2_designer/06_schema.ipynb #b7cde5a6
@@ -50,18 +51,27 @@ def response_schema(
     num_worlds: int,     # how many are asked for
     previous: int = 0,   # how many there were in the cycle before, which may be kept
     bottleneck: bool = False,   # ask for the bottleneck first
+    goals: Sequence[str] = (),  # objectives, one of which is the goal of a ladder; (): environments are asked for
 ) -> dict[str, Any]:
-    "The JSON schema of a structured reply: an object with a list of environments, a purpose and settings each."
+    """The JSON schema of a structured reply: an object with a list of environments, a purpose and settings each; or
+    with a list of ladders, with a purpose, a goal and stages each, and a list of environments beside them."""
     def number_or_null(most: int, what: str) -> dict[str, Any]:
         return {"anyOf": [{"type": "integer", "minimum": 1, "maximum": most}, {"type": "null"}], "description": what}
 
     one = {"purpose": {"type": "string", "description": "what the agent can learn in it, and what led to it"},
            "settings": _section(model, {p.path: p for p in parameters(model)})}
-    if previous:
+    if previous and not goals:
         stays = "the number of a previous environment that stays, instead of settings"
         one |= {"weight": number_or_null(MAX_WEIGHT, "how many of the games play it, compared with the others"),
                 "keep": number_or_null(previous, stays)}
     what = "what keeps the agent from playing the ordinary game better"
     first = {"bottleneck": {"type": "string", "description": what}} if bottleneck else {}
-    return _object(first | {"environments": {"type": "array", "items": _object(one),
-                                             "minItems": num_worlds, "maxItems": num_worlds}})
+    worlds = {"type": "array", "items": _object(one), "minItems": 0 if goals else num_worlds, "maxItems": num_worlds}
+    if not goals:
+        return _object(first | {"environments": worlds})
+    stages = {"type": "array", "items": _object({"settings": one["settings"]}), "minItems": 1, "maxItems": MAX_STAGES,
+              "description": "the one that starts nearest to the goal first"}
+    ladder = {"purpose": {"type": "string", "description": "what led to it, and what was changed"},
+              "goal": {"type": "string", "enum": list(goals)}, "stages": stages}
+    return _object(first | {"ladders": {"type": "array", "items": _object(ladder), "minItems": 1},
+                            "environments": worlds})
