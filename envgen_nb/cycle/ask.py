@@ -55,6 +55,7 @@ def _request(ctx: RunContext, number: int) -> Request:
         ctx.wait(Waiting(f"cycle-{number}", ctx.attempt, settings.max_reasks + 1, printable(text)))
 
     return Request(simulator=run.simulator, vocabulary=settings.vocabulary, num_worlds=settings.num_proposed,
+                   ladders=settings.design == "ladders",
                    messages=conversation(history, ""), feedback=run.feedback(number),
                    history=world_records(run, results=settings.feedback in OWN), cycle=number,
                    num_cycles=settings.num_cycles, context=design_context(run, number), seed=settings.seed,

@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['as_designed', 'as_taken', 'origins', 'is_edited', 'write_sheet', 'write_worlds', 'rates_there', 'trial_records',
-           'tried_out', 'world_records', 'in_the_original', 'archived', 'design_context']
+           'tried_out', 'world_records', 'in_the_original', 'ladder_records', 'unlearned', 'archived', 'design_context']
 
 # %% ../../nbs/5_cycle/04_context.ipynb #4ea07192
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +22,13 @@ from .folder import PLAYERS, RunFolder
 from .settings import OWN, training_plan
 from ..designer.design import apply_choice, most_learnable
 from ..designer.prompt import DesignContext
-from ..designer.records import Archived, BaseGameStats, WorldRecord
-from ..designer.reply import Design, origin, parse_reply, strip_markdown
+from envgen_nb.designer.records import (
+    Archived, BaseGameStats, LadderRecord, StageRecord, Unlearned, WorldRecord,
+)
+from ..designer.reply import Design, ladders_of, origin, parse_reply, strip_markdown
 from ..game.episodes import Episodes
 from ..game.files import write_bytes, write_json
+from ..game.simulator import Simulator
 from ..game.world import check_world
 
 # %% ../../nbs/5_cycle/04_context.ipynb #bf343ab5
@@ -35,7 +39,10 @@ def as_designed(
     "Return the worlds as the designer gave them, read from the reply."
     text, model = run.text(cycle, RunFolder.REPLY), run.simulator.world_class(run.settings.vocabulary)
     before = run.cycles[run.cycles.index(cycle.partition("/")[0]) - 1]
-    return [] if text is None else parse_reply(text, model, run.settings.num_proposed, run.worlds(before))[0]
+    if text is None:
+        return []
+    goals = run.simulator.objectives if run.settings.design == "ladders" else ()
+    return parse_reply(text, model, run.settings.num_proposed, run.worlds(before), goals)[0]
 
 
 def as_taken(run: RunFolder, cycle: str) -> list[Design]:
@@ -95,8 +102,9 @@ def write_worlds(
     write_sheet(run.file(RunFolder.PICTURE, cycle),
                 [run.simulator.preview(design.world, seed=0) for design in designs], captions)
     roles = run.file(RunFolder.ROLES, cycle)
-    if any((design.weight, design.keep) != (1, None) for design in designs) or roles.exists():
-        write_json(roles, [{"weight": design.weight, "keep": design.keep} for design in designs])
+    if any((design.weight, design.keep, design.goal) != (1, None, "") for design in designs) or roles.exists():
+        write_json(roles, [{"weight": design.weight, "keep": design.keep}
+                           | ({"goal": design.goal} if design.goal else {}) for design in designs])
     write_json(run.file(RunFolder.PURPOSES, cycle), [design.purpose for design in designs])
     write_json(run.file(RunFolder.WORLDS, cycle), [design.world.settings() for design in designs])
 
@@ -185,6 +193,84 @@ def in_the_original(
     moments = {name: kept for record in run.metrics(cycle)[-1:] for name, kept in record.get("moments", {}).items()}
     return BaseGameStats(float(found.lengths.mean()), *quarters, deaths, rates, held, moments)
 
+# %% ../../nbs/5_cycle/04_context.ipynb #1add0032
+def _stage(run: RunFolder, goal: int, record: WorldRecord, episodes: Episodes, steps: np.ndarray) -> StageRecord:
+    "Return what happened in a stage; `steps` are those of the training when each of its episodes ended."
+    count, reached = len(episodes), episodes.unlocked[:, goal] if len(episodes) else np.zeros(0, bool)
+    if not count:
+        return StageRecord(record)
+    first, last = (float(100 * part.mean()) for part in (reached[:count // 3], reached[-(count // 3):])) if (
+        count >= 15) else (None, None)
+    names = ("the goal", "the time", *run.simulator.deaths)
+    shares = 100 * np.bincount(np.where(reached, 0, 1 + episodes.deaths), minlength=len(names)) / count
+    return StageRecord(record, None if first is None else (first, last), (int(steps[0]), int(steps[-1])),
+                       dict(zip(names, shares.tolist(), strict=True)))
+
+
+def _state(game: Simulator, position: dict[str, Any], goal: str, numbers: Sequence[int]) -> str:
+    "Return in words whether a ladder is played, and which of its stages; `numbers` are those of the stages."
+    rate, shut = position["rate"], position["shut_by"]
+    often = "" if rate is None else f"{goal} is reached in {rate:.1f}% of the ordinary training episodes"
+    if position["open"]:
+        playing = [str(numbers.index(world) + 1) for world in position["playing"] if world in numbers]
+        at = f"stage {position['at'] + 1} is the first that is not mastered" if position["at"] < len(numbers) else (
+            "all stages are mastered")
+        return "; ".join(["open", often, at, f"playing: {', '.join(playing) or 'none'}"])
+    if shut is None:
+        return "; ".join(filter(None, ["not begun", often]))
+    if shut == "goal":
+        return f"shut: {often}, which is often enough"
+    needs = game.objectives[shut]
+    needed = dict(zip(game.prerequisites(goal), position["before"], strict=True))[needs]
+    return f"shut: {needs} is reached too rarely{'' if needed is None else f' ({needed:.1f}%)'}; {often}"
+
+# %% ../../nbs/5_cycle/04_context.ipynb #1add0033
+def ladder_records(
+    run: RunFolder,
+    cycle: str,
+    results: bool = True,   # False: the ladders alone, as if they had not been played
+) -> tuple[LadderRecord, ...]:
+    "Return the ladders of a cycle, and what has happened in their stages up to its end."
+    ladders, numbers = ladders_of(run.designs(cycle)), run.all_numbers(cycle).get(cycle, [])
+    if not ladders:
+        return ()
+    objectives, records = list(run.simulator.objectives), dict(zip(numbers, world_records(run, results, cycle)[-1],
+                                                                  strict=True))
+    logs = [record for name in run.cycles[:run.cycles.index(cycle) + 1] for record in run.metrics(name)]
+    played = [run.episodes(record) for record in logs] if results else []
+    episodes = Episodes.join(played)
+    steps = np.repeat([record["step"] for record in logs[:len(played)]], [len(part) for part in played])
+    positions = next((record["ladders"] for record in reversed(logs) if "ladders" in record), []) if results else []
+    found = []
+    for ladder in ladders:
+        goal = objectives.index(ladder.goal)
+        mine = [number for number, (*_, one) in zip(numbers, run.roles(cycle), strict=True) if one == ladder.goal]
+        stages = [_stage(run, goal, records[number], episodes[episodes.worlds == number],
+                         steps[episodes.worlds == number]) for number in mine]
+        state = next((_state(run.simulator, one, ladder.goal, mine) for one in positions if one["goal"] == goal), "")
+        found.append(LadderRecord(ladder.goal, tuple(stages), state))
+    return tuple(found)
+
+# %% ../../nbs/5_cycle/04_context.ipynb #1add0034
+def unlearned(
+    run: RunFolder,
+    cycle: str,       # that has been measured
+) -> tuple[Unlearned, ...]:
+    "Return the objectives that were reached more often at an earlier measurement of the run, by more than chance."
+    until = run.cycles[:run.cycles.index(cycle) + 1]
+    measured = [found for name in until if (found := run.evaluation(name)) is not None]
+    ladders, found = ladder_records(run, cycle), []
+    for k, name in enumerate(run.simulator.objectives):
+        *earlier, now = [(float(one.unlocked[:, k].mean()), len(one.returns)) for one in measured]
+        best, episodes = max(earlier, default=now)
+        noise = math.sqrt(best * (1 - best) / episodes + now[0] * (1 - now[0]) / now[1])
+        if best - now[0] > 2 * noise:
+            stages = tuple(f"{ladder.goal}, stage {number}" for ladder in ladders
+                           for number, stage in enumerate(ladder.stages, 1)
+                           if stage.record.success and name not in stage.record.success)
+            found.append(Unlearned(name, 100 * best, 100 * now[0], stages))
+    return tuple(found)
+
 # %% ../../nbs/5_cycle/04_context.ipynb #66d00002
 def archived(
     run: RunFolder,
@@ -210,6 +296,9 @@ def design_context(
     "Return what the designer of a cycle gets beside the rates, by the setting `feedback`."
     settings = run.settings
     always = {"plan": training_plan(settings, number), "bottleneck": settings.bottleneck}
+    if settings.design == "ladders":
+        results = settings.feedback in OWN and settings.feedback != "rates"
+        always["ladders"] = ladder_records(run, f"cycle-{number - 1}", results)
     if number == 1 or settings.feedback not in OWN:
         return DesignContext(**always)
     cycle, earlier = f"cycle-{number - 1}", f"cycle-{number - 2}"
@@ -217,6 +306,8 @@ def design_context(
     rates = {"episodes": len(last.returns), "before": before.feedback(run.simulator.objectives)}
     if settings.feedback == "rates":
         return DesignContext(**always, **rates)
+    if settings.design == "ladders":
+        rates["unlearned"] = unlearned(run, cycle)
     records = world_records(run)[sum(bool(run.worlds(f"cycle-{k}")) for k in range(1, number)) - 1]
     return DesignContext(**always, **rates, records=records if run.worlds(cycle) else (),
                          archive=tuple(archived(run, cycle)),

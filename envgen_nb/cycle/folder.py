@@ -305,18 +305,20 @@ def purposes(self: RunFolder, cycle: str) -> list[str]:
 
 # %% ../../nbs/5_cycle/02_folder.ipynb #adc9e524
 @patch
-def roles(self: RunFolder, cycle: str) -> list[tuple[int, int | None]]:
-    "Return each world's weight, and which world of the cycle before it is, from 1 on; None: it is new."
-    def parse(data: bytes) -> list[tuple[int, int | None]]:
-        found = [(one["weight"], one["keep"]) for one in parse_json(data)]
+def roles(self: RunFolder, cycle: str) -> list[tuple[int, int | None, str]]:
+    """Return each world's weight, which world of the cycle before it is, from 1 on (None: it is new), and the goal of
+    the ladder that it is a stage of ("": of none)."""
+    def parse(data: bytes) -> list[tuple[int, int | None, str]]:
+        found = [(one["weight"], one["keep"], one.get("goal", "")) for one in parse_json(data)]
         _check(len(found) == len(worlds), f"{len(found)} roles are not of {len(worlds)} worlds")
         _check(all(type(weight) is int and 1 <= weight <= MAX_WEIGHT and (keep is None or type(keep) is int)
-                   for weight, keep in found), "its numbers make no sense")
+                   for weight, keep, _ in found), "its numbers make no sense")
+        _check({goal for *_, goal in found} <= {"", *self.simulator.objectives}, "a goal is no objective of the game")
         return found
 
     worlds = self.worlds(cycle)
     return self.read(f"{cycle}/{RunFolder.ROLES}", parse, "Put back a copy of it: it says whose episodes are whose.",
-                     [(1, None)] * len(worlds), len(worlds)) if worlds else []
+                     [(1, None, "")] * len(worlds), len(worlds)) if worlds else []
 
 
 @patch
@@ -340,7 +342,7 @@ def all_numbers(self: RunFolder, until: str) -> dict[str, list[int]]:
     last, before, found = 0, list[int](), dict[str, list[int]]()
     for name in self.cycles[:self.cycles.index(until) + 1]:
         now = list[int]()
-        for _, keep in self.roles(name):
+        for _, keep, _ in self.roles(name):
             _check(keep is None or 1 <= keep <= len(before), f"{name}/{RunFolder.ROLES} keeps no world that there was")
             last += keep is None
             now.append(last if keep is None else before[keep - 1])
@@ -360,7 +362,7 @@ def archive(self: RunFolder) -> list[tuple[str, World]]:
     drawn at random; `Episodes.worlds` counts them from 1."""
     found: list[tuple[str, World]] = []
     for cycle in self.cycles:
-        found += [(cycle, world) for world, (_, keep) in zip(self.worlds(cycle), self.roles(cycle), strict=True)
+        found += [(cycle, world) for world, (_, keep, _) in zip(self.worlds(cycle), self.roles(cycle), strict=True)
                   if keep is None]
         found += [(cycle, world) for world in self.drawn(cycle)]
     return found
@@ -403,8 +405,9 @@ def episodes(
         paid = self.simulator.paid
         counts[:, paid] = np.array(columns["counts"], np.int32).reshape(-1, len(paid))
     found = Episodes(np.array(columns["return"], float), np.array(columns["length"], np.int32), unlocked, worlds,
-                     marked(possible, count), counts, np.array(columns.get("cut", [False] * len(worlds)), bool))
-    shapes = {getattr(found, name).shape[0] for name in ("returns", "lengths", "unlocked", "possible", "cut")}
+                     marked(possible, count), counts, np.array(columns.get("cut", [False] * len(worlds)), bool),
+                     np.array(columns.get("death", [0] * len(worlds)), np.uint8))
+    shapes = {getattr(found, name).shape[0] for name in ("returns", "lengths", "unlocked", "possible", "cut", "deaths")}
     _check(shapes == {len(worlds)} and found.returns.ndim == 1, "a column lacks episodes")
     return in_phase(found, phase) if phase else found
 

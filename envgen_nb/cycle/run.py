@@ -39,7 +39,7 @@ from envgen_nb.cycle.state import (
     RunContext, checkpoint_of, close_context, cut_metrics, load_state, new_learner, open_context, save, trained_after,
     unusable,
 )
-from ..game.episodes import Curriculum, Episodes
+from ..game.episodes import Course, Curriculum, Episodes
 from ..game.files import FolderGone, append_jsonl, hold_folder, machine, watch_place, write_json
 from ..game.world import World, random_world
 
@@ -77,15 +77,26 @@ def _drawn(ctx: RunContext, cycle: str, curriculum: Curriculum) -> list[World]:
 def _begin(ctx: RunContext, cycle: str) -> Episodes:
     "Begin a cycle: add its worlds, and pass them to the curriculum; returns the episodes that are cut by it."
     venv, worlds, batch = ctx.trainer.venv, ctx.run.worlds(cycle), ctx.preset.batch
-    numbers, weights = ctx.run.numbers(cycle), [weight for weight, _ in ctx.run.roles(cycle)]
+    numbers, weights = ctx.run.numbers(cycle), [weight for weight, *_ in ctx.run.roles(cycle)]
     if new := [world for world, number in zip(worlds, numbers, strict=True) if number >= len(venv.worlds)]:
         venv.add_worlds(new, ctx.settings.world_length)
     if drawn := _drawn(ctx, cycle, ctx.trainer.curriculum):
         ctx.trainer.curriculum.add(venv.add_worlds(drawn, ctx.settings.world_length))
     if spent := spent_rollouts(ctx.run)[cycle]:
         ctx.trainer.curriculum.spend(spent * batch)
+    ctx.trainer.curriculum.climb(_courses(ctx.run, cycle), ctx.learner.steps, sum(ctx.rounds.values()) * batch)
     each = [number for number, weight in zip(numbers, weights, strict=True) for _ in range(weight)]
     return ctx.trainer.begin(each, ctx.rounds[cycle] * batch)
+
+
+def _courses(run: RunFolder, cycle: str) -> list[Course]:
+    "Return the ladders of a cycle, and its worlds that belong to none, by the numbers of their worlds."
+    index, stages = {name: k for k, name in enumerate(run.simulator.objectives)}, dict[str, list[int]]()
+    for number, (*_, goal) in zip(run.numbers(cycle), run.roles(cycle), strict=True):
+        stages.setdefault(goal, []).append(number)
+    alone = [Course(None, (), (number,)) for number in stages.pop("", [])]
+    return [Course(index[goal], tuple(index[name] for name in run.simulator.prerequisites(goal)), tuple(numbers))
+            for goal, numbers in stages.items()] + alone
 
 # %% ../../nbs/5_cycle/08_run.ipynb #e234a660
 CHECKPOINT_SECONDS = 5.0    # a run that is killed, or stopped at once, repeats at most this much, and a rollout
@@ -144,6 +155,8 @@ def _log_rollout(ctx: RunContext, cycle: str, phase: str, rollout: int, report: 
         record["episodes"]["possible"] = [np.flatnonzero(row).tolist() for row in episodes.possible]
     if paid := ctx.run.simulator.paid:
         record["episodes"]["counts"] = episodes.counts[:, paid].tolist() if len(episodes) else []
+    if episodes.deaths.any():
+        record["episodes"]["death"] = episodes.deaths.tolist()
     if episodes.cut.any():
         record["episodes"]["cut"] = episodes.cut.tolist()
     if last and ctx.trainer.venv.moments:

@@ -67,6 +67,8 @@ class RunSettings(BaseModel):
 
     num_cycles: int = Field(4, ge=1, le=100, description="design, train, measure: how many times")
     num_worlds: int = Field(4, ge=1, le=64, description="worlds that the designer writes per cycle")
+    design: Literal["worlds", "ladders"] = Field("worlds", description="what the designer writes: worlds, or ladders, "
+                                                 "which are goals with worlds that lead to them")
     num_candidates: int = Field(0, ge=0, le=64, description="worlds that it proposes per cycle: they are tried out, "
                                 "and the best num_worlds of them are taken; 0: none is tried out")
     trial_episodes: int = Field(4, ge=2, le=100, description="episodes that the agent plays in each proposed world, "
@@ -168,6 +170,8 @@ def _check_names(settings: RunSettings) -> None:
     if 0 < settings.num_candidates < settings.num_worlds:
         raise ValueError(f"num_candidates: {settings.num_worlds} worlds cannot be chosen out of "
                          f"{settings.num_candidates}")
+    if settings.num_candidates and settings.design == "ladders":
+        raise ValueError("num_candidates: candidates are single worlds; with design = ladders set it to 0")
     if settings.chooser == "designer" and not settings.num_candidates:
         raise ValueError("chooser: the designer chooses among the worlds that were tried out; set num_candidates, too")
     most = 1 if settings.device != "cpu" else preset.algorithm.microbatches
