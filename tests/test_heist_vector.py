@@ -168,7 +168,7 @@ def test_what_holds_is_what_the_state_says():
         venv.step(row)
         for i, holds in enumerate(venv.conditions()):
             state = read_state(venv._games.get_state(i))
-            held = {k for k in range(state.num_keys) if state.has_keys[k]}
+            held = {k for k in range(len(state.has_keys)) if state.has_keys[k]}
             locks = {int(e["image_theme"]) for e in state.entities if e["type"] == LOCK}
             assert {k for k in range(3) if holds[k]} == held and {k for k in range(3) if not holds[3 + k]} == locks
             seen += holds

@@ -83,7 +83,7 @@ def check_installed() -> None:
 
 # %% ../../../nbs/9_simulators/heist/04_game.ipynb #b6742380
 class Games:
-    "Games of Heist, stepped together, each at its very beginning; `ImportError` if Procgen is not installed."
+    "Games of Heist, stepped together, each at its beginning; `ImportError` if Procgen is not installed."
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Games:
         self.observe()
 
     def __getstate__(self) -> dict[str, Any]:
-        "Copies and pickles take the games along as bytes. The rest is memory of Procgen's own."
+        "Return the games as bytes, for copies and pickles. The rest is memory of Procgen's own."
         return {"num": self.num, "how": self._how, "states": [self.get_state(i) for i in range(self.num)]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -34,22 +34,21 @@ def _walls(side: int) -> list[tuple[int, int]]:
     return [(a, a + 1) for a in rooms if (a + 1) % side] + [(a, a + side) for a in rooms if a + side < side * side]
 
 
+def _join(joined: list[list[int]], a: int, b: int) -> None:
+    "Open the wall between two rooms."
+    joined[a].append(b)
+    joined[b].append(a)
+
+
 def _tree(side: int, rng: np.random.RandomState) -> list[list[int]]:
-    "A random tree that joins all rooms."
-    walls, root = _walls(side), list(range(side * side))
-    joined: list[list[int]] = [[] for _ in root]
-
-    def find(a: int) -> int:
-        while root[a] != a:
-            root[a] = a = root[root[a]]
-        return a
-
+    "A random tree that joins all rooms: the neighbours of each (Kruskal's algorithm)."
+    walls, part = _walls(side), list(range(side * side))           # which rooms are joined so far: the same number
+    joined: list[list[int]] = [[] for _ in part]
     for index in rng.permutation(len(walls)):
         a, b = walls[index]
-        if find(a) != find(b):
-            root[find(a)] = find(b)
-            joined[a].append(b)
-            joined[b].append(a)
+        if part[a] != part[b]:
+            _join(joined, a, b)
+            part = [part[a] if one == part[b] else one for one in part]
     return joined
 
 
@@ -59,8 +58,8 @@ def _search(
     locked: Sequence[tuple[int, int]] = (),        # openings that are locked, from the start's side
 ) -> tuple[list[int], list[int], list[int]]:
     "Of each room how many rooms it is away (−1: out of reach), from which room it is reached, and past how many locks."
-    far, via, stage, queue = [-1] * len(joined), [-1] * len(joined), [-1] * len(joined), deque([start])
-    far[start] = stage[start] = 0
+    far, via, stage, queue = [-1] * len(joined), [-1] * len(joined), [0] * len(joined), deque([start])
+    far[start] = 0
     while queue:
         a = queue.popleft()
         for b in joined[a]:
@@ -71,27 +70,24 @@ def _search(
 
 # %% ../../../nbs/9_simulators/heist/03_levels.ipynb #f939c698
 def _way(joined: list[list[int]], locks: int, key_first: bool, distance: str, rng: np.random.RandomState) -> list[int]:
-    "The rooms from the start to the gem."
-    def shortest(start: int) -> int:
-        return max(1, locks + (key_first and len(joined[start]) < 2))
-
+    "The rooms from the start to the gem; none: in this tree there is no way that is long enough."
+    rooms = range(len(joined))
     if distance == "far":                       # the longest way of a tree begins at the farthest room from anywhere
-        far, _, _ = _search(joined, int(rng.randint(len(joined))))
-        starts = [int(np.argmax(far))]
+        starts = [int(np.argmax(_search(joined, int(rng.randint(len(joined))))[0]))]
     else:
         starts = rng.permutation(len(joined)).tolist()
     for start in starts:
         far, via, _ = _search(joined, start)
-        ends = [room for room in range(len(joined)) if far[room] >= shortest(start)]
-        if not ends:
-            continue
-        best = {"near": min, "far": max}.get(distance, lambda found: None)([far[room] for room in ends])
-        ends = [room for room in ends if best in (None, far[room])]
-        way = [ends[rng.randint(len(ends))]]
-        while way[-1] != start:
-            way.append(via[way[-1]])
-        return way[::-1]
-    return []                                   # a tree of short ways: another is drawn
+        least = max(1, locks + (key_first and len(joined[start]) < 2))
+        found = sorted({far[room] for room in rooms if far[room] >= least})
+        found = {"near": found[:1], "far": found[-1:]}.get(distance, found)
+        ends = [room for room in rooms if far[room] in found]
+        if ends:
+            way = [ends[rng.randint(len(ends))]]
+            while way[-1] != start:
+                way.append(via[way[-1]])
+            return way[::-1]
+    return []
 
 # %% ../../../nbs/9_simulators/heist/03_levels.ipynb #f27ccbe9
 SHARES = {"none": 0.0, "few": 0.15, "many": 0.6}        # of the walls inside a stage that are opened
@@ -102,9 +98,7 @@ def _open_loops(joined: list[list[int]], stage: list[int], side: int, loops: str
     shut = [(a, b) for a, b in _walls(side) if b not in joined[a] and stage[a] == stage[b]]
     count = int(np.ceil(SHARES[loops] * len(shut)))
     for index in rng.permutation(len(shut))[:count]:
-        a, b = shut[index]
-        joined[a].append(b)
-        joined[b].append(a)
+        _join(joined, *shut[index])
 
 
 def _put_keys(way: list[int], joined: list[list[int]], stage: list[int], held: int, locks: int, where: str,
@@ -121,16 +115,13 @@ def _put_keys(way: list[int], joined: list[list[int]], stage: list[int], held: i
     return keys
 
 
-def _prune(joined: list[list[int]], keep: set[int]) -> None:
+def _prune(joined: list[list[int]], keep: set[int | None]) -> None:
     "Wall up every way that leads only to an empty room."
-    ends = [room for room in range(len(joined)) if len(joined[room]) == 1 and room not in keep]
-    while ends:
-        room = ends.pop()
-        (other,) = joined[room]
-        joined[room].clear()
-        joined[other].remove(room)
-        if len(joined[other]) == 1 and other not in keep:
-            ends.append(other)
+    while ends := [room for room in range(len(joined)) if len(joined[room]) == 1 and room not in keep]:
+        for room in ends:
+            for other in joined[room]:
+                joined[other].remove(room)
+            joined[room].clear()
 
 # %% ../../../nbs/9_simulators/heist/03_levels.ipynb #1859ec2b
 def _draw(world: HeistWorld, largest: int, rng: np.random.RandomState) -> tuple[int, int]:
@@ -151,7 +142,7 @@ def check_size(world: HeistWorld, largest: int) -> None:
         raise ValueError(f"maze_size {world.maze_size} does not fit: the largest is {largest} in this mode; mazes of "
                          "11 and 13 tiles need mode='hard'")
 
-
+# %% ../../../nbs/9_simulators/heist/03_levels.ipynb #c0de1e02
 def make_level(
     world: HeistWorld,
     rng: np.random.RandomState,   # its draws are the same in every version of NumPy
@@ -171,22 +162,14 @@ def make_level(
     _open_loops(joined, stage, side, world.loops or "none", rng)
     keys = _put_keys(way, joined, stage, held, locks, world.start or "any", rng)
     if world.dead_ends == "pruned":
-        _prune(joined, {way[0], way[-1], *(key for key in keys if key is not None)})
-    return _tiles(side, joined, way, locked, keys)
+        _prune(joined, {way[0], way[-1], *keys})
 
-
-def _tiles(side: int, joined: list[list[int]], way: list[int], locked: list[tuple[int, int]],
-           keys: list[int | None]) -> Level:
-    "Rooms and openings as tiles."
-    def tile(a: int, b: int) -> Tile:                               # of a room (a = b), or between two
+    def tile(a: int, b: int) -> Tile:                               # of a room (a = b), or of the opening between two
         return a % side + b % side, a // side + b // side
 
+    tiles = [tile(a, b) for a, others in enumerate(joined) if others for b in (a, *others)]
     open_ = np.zeros((2 * side - 1, 2 * side - 1), bool)
-    for a in range(side * side):
-        for b in (a, *joined[a]):
-            if joined[a]:
-                x, y = tile(a, b)
-                open_[y, x] = True
+    open_.T[tuple(zip(*tiles, strict=True))] = True
     return Level(open_, tile(way[0], way[0]), tile(way[-1], way[-1]), tuple(tile(a, b) for a, b in locked),
                  tuple(None if key is None else tile(key, key) for key in keys))
 

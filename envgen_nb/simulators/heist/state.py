@@ -7,7 +7,6 @@ __all__ = ['OPTIONS', 'PROGRESS', 'ENTITY', 'MOVEMENT', 'VIEW', 'WALL', 'SPACE',
            'MODES', 'END', 'StateError', 'HeistState', 'read_state', 'write_state']
 
 # %% ../../../nbs/9_simulators/heist/01_state.ipynb #ef488ce5
-import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,52 +54,47 @@ class StateError(ValueError):
 @dataclass
 class HeistState:
     "Everything that Procgen knows of one environment. The arrays may be changed in place."
-    version: int
     options: np.ndarray       # () OPTIONS
     level_random: bytes       # the two random generators as they are saved, of the levels and of the game
     game_random: bytes
     progress: np.ndarray      # () PROGRESS
-    grid_size: int
     entities: np.ndarray      # (E,) ENTITY; the player is the first
     movement: np.ndarray      # () MOVEMENT
     asset_random: bytes
     view: np.ndarray          # () VIEW
-    grid: np.ndarray          # (height, width) int32, from the bottom row to the top
-    num_keys: int
-    world_dim: int            # cells of a side: 9 in easy mode, 13 in hard, 23 in memory
-    has_keys: np.ndarray      # (num_keys,) bool
+    grid: np.ndarray          # (n, n) int32, from the bottom row to the top: 9 in easy mode, 13 in hard, 23 in memory
+    has_keys: np.ndarray      # (keys,) int32, 1: the player has it
 
 # %% ../../../nbs/9_simulators/heist/01_state.ipynb #65f904c2
+_INT, _BYTE = np.dtype("<i4"), np.dtype("u1")
+
+
 class _Reader:
     "Reads bytes from front to back."
 
     def __init__(self, data: bytes):
         self.data, self.at = data, 0
 
-    def take(self, size: int) -> bytes:
-        if size < 0 or self.at + size > len(self.data):
+    def take(self, kind: np.dtype, count: int) -> np.ndarray:
+        size = count * kind.itemsize
+        if count < 0 or self.at + size > len(self.data):
             raise StateError(f"the state is cut off or damaged: {size} bytes are announced at byte {self.at}, "
                              f"{len(self.data) - self.at} are left")
         self.at += size
-        return self.data[self.at - size:self.at]
+        return np.frombuffer(self.data[self.at - size:self.at], kind).copy()
+
+    def one(self, kind: np.dtype) -> np.ndarray:
+        return self.take(kind, 1).reshape(())
 
     def int(self) -> int:
-        return struct.unpack("<i", self.take(4))[0]
+        return int(self.one(_INT))
 
-    def text(self) -> bytes:
-        return self.take(self.int())
-
-    def records(self, kind: np.dtype, count: int) -> np.ndarray:
-        if count < 0:
-            raise StateError(f"the state is damaged: a negative number of things at byte {self.at}")
-        return np.frombuffer(self.take(count * kind.itemsize), kind).copy()
-
-    def record(self, kind: np.dtype) -> np.ndarray:
-        return self.records(kind, 1)[0:1].reshape(())
+    def counted(self, kind: np.dtype) -> np.ndarray:
+        return self.take(kind, self.int())
 
     def random(self) -> bytes:
         begin = self.at
-        self.int(), self.text()
+        self.int(), self.counted(_BYTE)
         return self.data[begin:self.at]
 
 # %% ../../../nbs/9_simulators/heist/01_state.ipynb #ff52c9c3
@@ -109,61 +103,54 @@ def read_state(
 ) -> HeistState:
     "Read a state; `StateError` if it is not one of Heist, or not whole."
     r = _Reader(data)
-    version, game = r.int(), r.text()
+    version, game = r.int(), r.counted(_BYTE).tobytes()
     if game != b"heist":
         raise StateError(f"this is a state of the game {game[:40].decode(errors='replace')!r}, not of heist")
     if version != 0:
         raise StateError(f"this state has the format {version}; only 0 is known, that of procgen 0.10")
-    head = (r.record(OPTIONS), r.random(), r.random(), r.record(PROGRESS), r.int())
-    entities = r.records(ENTITY, r.int())
-    middle = (r.record(MOVEMENT), r.random(), r.record(VIEW))
-    width, height, count = r.int(), r.int(), r.int()
-    if count != width * height or min(width, height) < 1:
-        raise StateError(f"the state is damaged: {count} cells for a grid of {width} × {height}")
-    grid = r.records(np.dtype("<i4"), count).reshape(height, width)
-    num_keys, world_dim = r.int(), r.int()
-    has_keys = r.records(np.dtype("<i4"), r.int())
+    head, size = (r.one(OPTIONS), r.random(), r.random(), r.one(PROGRESS)), r.int()
+    middle = (r.counted(ENTITY), r.one(MOVEMENT), r.random(), r.one(VIEW))
+    width, height, grid = r.int(), r.int(), r.counted(_INT)
+    num_keys, side, has_keys = r.int(), r.int(), r.counted(_INT)
+    if not 0 < side == width == height or not side * side == size == len(grid):
+        raise StateError(f"the state is damaged: {len(grid)} cells for a grid of {width} × {height} and a side of {side}")
+    if len(has_keys) != num_keys:
+        raise StateError(f"the state is damaged: {len(has_keys)} marks for {num_keys} keys")
     if r.int() != END or r.at != len(data):
         raise StateError("the state is damaged: it does not end where it should")
-    state = HeistState(version, *head, entities, *middle, grid, num_keys, world_dim, has_keys)
-    _check(state)
-    return state
+    return _checked(HeistState(*head, *middle, grid.reshape(side, side), has_keys))
 
 # %% ../../../nbs/9_simulators/heist/01_state.ipynb #9c6d6a58
-def _check(state: HeistState) -> None:
-    "`StateError` for a state that Procgen could not play."
-    types, themes = state.entities["type"], state.entities["image_theme"]
+def _checked(state: HeistState) -> HeistState:
+    "Return the state; `StateError` if Procgen could not play it."
+    types, themes, count = state.entities["type"], state.entities["image_theme"], len(state.has_keys)
     coloured = (types == LOCK) | (types == KEY) | (types == RING_KEY)
     for wrong, what in (
         (len(types) == 0 or types[0] != PLAYER, "there is no player"),
-        (state.grid.shape != (state.world_dim, state.world_dim) or state.grid.size != state.grid_size,
-         f"a grid of {state.grid.shape[1]} × {state.grid.shape[0]} in a world of {state.world_dim}"),
+        (state.grid.size == 0 or state.grid.shape[0] != state.grid.shape[1], "the grid is no square"),
         (not ((state.grid == WALL) | (state.grid == SPACE)).all(), "a cell that is neither wall nor space"),
-        (not 0 <= state.num_keys <= 3 or len(state.has_keys) != state.num_keys,
-         f"{len(state.has_keys)} marks for {state.num_keys} keys"),
+        (count > 3, f"{count} keys"),
         (((state.has_keys < 0) | (state.has_keys > 1)).any(), "a key that is neither held nor not"),
-        ((coloured & ~((themes >= 0) & (themes < state.num_keys))).any(),
-         "a key or lock of a colour that does not exist"),
+        ((coloured & ~((themes >= 0) & (themes < count))).any(), "a key or lock of a colour that does not exist"),
         (not (coloured | (types == PLAYER) | (types == GEM)).all(), "a thing that is not known in heist"),
-        (not (np.isfinite(state.entities["x"]) & np.isfinite(state.entities["y"])).all(), "a thing that is nowhere"),
+        (not (np.isfinite(state.entities["x"]) & np.isfinite(state.entities["y"])).all(), "a thing without a place"),
     ):
         if wrong:
             raise StateError(f"this state cannot be played: {what}")
+    return state
 
 # %% ../../../nbs/9_simulators/heist/01_state.ipynb #1b5b3009
 def write_state(
     state: HeistState,
 ) -> bytes:         # for `ProcgenGym3Env.call_c_func("set_state", …)`
     "The bytes of a state; `StateError` if Procgen could not play it."
-    _check(state)
+    side, keys = len(_checked(state).grid), len(state.has_keys)
 
     def ints(*values: int) -> bytes:
-        return struct.pack(f"<{len(values)}i", *values)
+        return np.array(values, _INT).tobytes()
 
-    height, width = state.grid.shape
     return b"".join((
-        ints(state.version, 5), b"heist", state.options.tobytes(), state.level_random, state.game_random,
-        state.progress.tobytes(), ints(state.grid_size, len(state.entities)), state.entities.tobytes(),
-        state.movement.tobytes(), state.asset_random, state.view.tobytes(), ints(width, height, width * height),
-        state.grid.astype("<i4").tobytes(), ints(state.num_keys, state.world_dim, len(state.has_keys)),
-        state.has_keys.astype("<i4").tobytes(), ints(END)))
+        ints(0, 5), b"heist", state.options.tobytes(), state.level_random, state.game_random, state.progress.tobytes(),
+        ints(side * side, len(state.entities)), state.entities.tobytes(), state.movement.tobytes(), state.asset_random,
+        state.view.tobytes(), ints(side, side, side * side), state.grid.astype(_INT).tobytes(), ints(keys, side, keys),
+        state.has_keys.astype(_INT).tobytes(), ints(END)))

@@ -93,27 +93,17 @@ def _impossible(world: HeistWorld) -> str:
 # %% ../../../nbs/9_simulators/heist/02_world.ipynb #f50bb1de
 def void_settings(world: HeistWorld) -> list[Complaint]:
     "The settings of a world that change nothing, or not always, and why."
-    held, found = world.keys_held or 0, {}
-    if world.goal == "take_gem":
-        found["goal"] = "taking the gem ends an episode in any case"
-    elif world.goal and world.locks is None:
-        found["goal"] = "locks is not set, so many levels have no such key or lock; there only the step limit cuts"
-    return [Complaint(why, field=name) for name, why in (found | _void_in_the_smallest(world, held)).items()]
-
-
-def _void_in_the_smallest(world: HeistWorld, held: int) -> dict[str, str]:
-    "Setting → why it changes nothing, in a maze of 3 tiles with a lock."
-    found: dict[str, str] = {}
-    if world.maze_size != 3 or not world.locks:
-        return found
-    if world.loops in ("few", "many"):
-        found["loops"] = "in a maze of 3 tiles with a lock, every further opening would lead around the lock"
-    if rooms_needed(world.locks, held) == 4:
-        taken = f"a maze of 3 tiles has four rooms, and {world.locks} locks{' and a key' * (not held)} need them all"
-        if world.dead_ends == "pruned":
-            found["dead_ends"] = f"{taken}: there are no dead ends"
-        if world.start is not None:
-            found["start"] = f"{taken}: the first key has only one place"
-        if world.gem_distance == "near" or (world.gem_distance == "far" and world.locks == 3):
-            found["gem_distance"] = f"{taken}: the gem has no choice of places"
-    return found
+    held, locks = world.keys_held or 0, world.locks or 0
+    small = world.maze_size == 3 and locks > 0
+    full = small and rooms_needed(locks, held) == 4
+    taken = f"a maze of 3 tiles has four rooms, and {locks} locks{' and a key' * (not held)} need them all"
+    return [Complaint(why, field=name) for name, is_void, why in (
+        ("goal", world.goal == "take_gem", "taking the gem ends an episode in any case"),
+        ("goal", world.goal not in (None, "take_gem") and world.locks is None,
+         "locks is not set, so many levels have no such key or lock; there only the step limit cuts"),
+        ("loops", small and world.loops in ("few", "many"),
+         "in a maze of 3 tiles with a lock, every further opening would lead around the lock"),
+        ("dead_ends", full and world.dead_ends == "pruned", f"{taken}: there are no dead ends"),
+        ("start", full and world.start is not None, f"{taken}: the first key has only one place"),
+        ("gem_distance", full and (world.gem_distance == "near" or world.gem_distance == "far" and locks == 3),
+         f"{taken}: the gem has no choice of places")) if is_void]

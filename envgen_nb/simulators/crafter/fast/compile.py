@@ -77,12 +77,12 @@ def merged(function: Callable) -> Callable:
     return numba.njit(**_HOW, inline="always")(function)
 
 
-def compiled(function: Callable) -> Callable:
+def compiled(function: Callable, **options: Any) -> Callable:
     "A function for Python to call. In a notebook's own cells nothing is kept: numba would not see a callee change."
     if FOLDER is None or function.__module__ == "__main__":
-        return numba.njit(**_HOW)(function)
+        return numba.njit(**_HOW | options)(function)
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(FOLDER)      # numba reads it at once
     try:
-        return numba.njit(**_HOW, cache=True)(function)
+        return numba.njit(**_HOW | options, cache=True)(function)
     finally:
         numba.config.CACHE_DIR = before
