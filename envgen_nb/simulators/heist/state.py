@@ -113,7 +113,7 @@ def read_state(
     width, height, grid = r.int(), r.int(), r.counted(_INT)
     num_keys, side, has_keys = r.int(), r.int(), r.counted(_INT)
     if not 0 < side == width == height or not side * side == size == len(grid):
-        raise StateError(f"the state is damaged: {len(grid)} cells for a grid of {width} × {height} and a side of {side}")
+        raise StateError(f"the state is damaged: {len(grid)} cells in a grid of {width} × {height}, a side of {side}")
     if len(has_keys) != num_keys:
         raise StateError(f"the state is damaged: {len(has_keys)} marks for {num_keys} keys")
     if r.int() != END or r.at != len(data):
