@@ -139,7 +139,8 @@ class Engine(Batch):
     def _ask(self, which: Sequence[int]) -> None:
         "Ask for the next worlds of some games, unless no episode will follow."
         for i in which:
-            if not self.board["finished"][i] and self.games["played"][i] + 1 != self.spec.quota:
+            last = self.games["played"][i] + (not self.board["ended"][i]) == self.spec.quota
+            if not self.board["finished"][i] and not last:
                 seed, kind = self._set_seed(i), self.rules["moment"][self.board["next_world"][i]]
                 if kind < 0 or not self.kept["count"][kind]:         # else no new map is needed
                     self.ask(i, seed)
