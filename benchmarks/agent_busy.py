@@ -15,9 +15,9 @@ import time
 
 import torch
 
-from envgen_nb.agent.on_policy import PPO, fastest_threads
+from envgen_nb.agent.guards import keep_memory
+from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
-from envgen_nb.agent.threads import WorkerPool, keep_memory
 from envgen_nb.game.simulator import make_vec
 
 
@@ -28,12 +28,12 @@ def compete(core: int) -> None:
         pass
 
 
-def speed(agent: PPO, threads: int, pool: WorkerPool, seconds: float) -> float:
-    "Gradients per second, with that many threads of torch and that pool."
+def speed(agent: PPO, threads: int, pool: int, seconds: float) -> float:
+    "Gradients per second, with that many threads of torch and a pool of that many."
     torch.set_num_threads(threads)
     preset = agent.preset
     batch, done = agent.example_batch(preset.batch // preset.algorithm.minibatches), 0
-    agent.pool = pool
+    agent.speed_up(pool)
     agent.gradients(batch)
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds:
@@ -51,23 +51,19 @@ def main() -> None:
     keep_memory()
     with contextlib.closing(make_vec("crafter", num_envs=1, obs=preset.obs)) as venv:
         agent = PPO(preset, venv.single_observation_space, venv.single_action_space, 0)
-    rows = {"one thread": (1, WorkerPool()), "a pool of two": (1, WorkerPool(2)),
-            "torch's two threads": (2, WorkerPool())}
-    found, chosen = {}, {}
+    rows = {"one thread": (1, 1), "a pool of two": (1, 2), "torch's two threads": (2, 1)}
+    found = {}
     for state in ("idle", "busy"):
         other = multiprocessing.get_context("spawn").Process(target=compete, args=(0,), daemon=True)
         if state == "busy":
             other.start()
             time.sleep(2)
         found[state] = {name: speed(agent, *how, args.seconds) for name, how in rows.items()}
-        torch.set_num_threads(1)
-        chosen[state] = fastest_threads(agent)
         if state == "busy":
             other.terminate()
     print(f"{preset.name}, gradients of a minibatch per second\n{'':22} {'idle':>8} {'busy':>8}")
     for name in rows:
         print(f"{name:22} {found['idle'][name]:8.1f} {found['busy'][name]:8.1f}")
-    print(f"{'chosen at the start':22} {chosen['idle']:8} {chosen['busy']:8}")
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ import torch
 from agent_learning import fields, learn
 from torch import Tensor
 
+from envgen_nb.agent.guards import keep_memory
 from envgen_nb.agent.networks import Policy, as_tensors
 from envgen_nb.agent.presets import Preset, get_preset
-from envgen_nb.agent.threads import keep_memory
 from envgen_nb.game.simulator import make_vec
 
 ENVS, STEPS, ASKED = 64, 1600, 6             # environments, steps in each, and how many of them are kept to ask about

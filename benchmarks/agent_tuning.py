@@ -31,9 +31,9 @@ import numpy as np
 import torch
 from agent_learning import fields, learn, play
 
+from envgen_nb.agent.guards import keep_memory
 from envgen_nb.agent.learner import Learner, learners
 from envgen_nb.agent.presets import get_preset
-from envgen_nb.agent.threads import keep_memory
 from envgen_nb.game.episodes import Episodes
 from envgen_nb.game.files import append_jsonl, read_jsonl
 from envgen_nb.game.simulator import get_simulator

@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 
+from envgen_nb.agent.guards import keep_memory
 from envgen_nb.agent.learner import learners
 from envgen_nb.agent.presets import get_preset
-from envgen_nb.agent.threads import keep_memory
 from envgen_nb.agent.train import train
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.game.files import append_jsonl, machine, read_jsonl

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from envgen_nb.agent.evaluate import evaluate
+from envgen_nb.agent.guards import keep_memory
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
-from envgen_nb.agent.threads import keep_memory
 from envgen_nb.agent.train import Report, num_rollouts, train
 from envgen_nb.game.files import machine, write_json
 from envgen_nb.game.simulator import make_vec

@@ -174,7 +174,7 @@ def test_a_copy_of_a_learner_with_threads_learns_by_itself(learner):
     train(agent, venv, 64)
     before = copy.deepcopy(agent.state_dict())
     for other in (copy.deepcopy(agent), pickle.loads(pickle.dumps(agent))):
-        assert same(other.state_dict(), before) and other.pool.threads == 2
+        assert same(other.state_dict(), before) and other.threads == 2 and other.pool is not agent.pool
         train(other, make_vec("crafter", num_envs=4, obs="symbols", seed=1), 64)
         assert not same(other.state_dict(), before) and same(agent.state_dict(), before)
 

@@ -296,7 +296,7 @@ def test_threads_are_counted_once_and_written_down(tmp_path, monkeypatch):
     events.close()
     counted = json.loads((folder / "run.json").read_text())["threads"]
     assert 1 <= counted <= get_preset("symbols").algorithm.microbatches
-    monkeypatch.setattr(on_policy, "fastest_threads", lambda learner: 1 / 0)
+    monkeypatch.setattr(on_policy, "usable_cores", lambda: 1 / 0)
     next(events := run_cycles(folder))
     events.close()
     assert json.loads((folder / "run.json").read_text())["threads"] == counted

@@ -7,12 +7,11 @@ __all__ = ['Carry', 'learners', 'Truncation', 'Rollout', 'make_rollout', 'tree_m
            'generators', 'noop', 'Learner', 'RandomLearner', 'ScriptedLearner']
 
 # %% ../../nbs/3_agent/03_learner.ipynb #e964834f
-import contextlib
 import copy
 import dataclasses
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -163,15 +162,10 @@ class Learner(ABC):
 
     def speed_up(
         self,
-        threads: int | None = None,    # that may work at once; None: the fastest number, which is measured
+        threads: int | None = None,    # that may work at once; None: as many as help on this machine
     ) -> int:                          # threads that are used from now on
         "Prepare for a long training on this machine. What is learned does not depend on it."
         return 1
-
-    @contextlib.contextmanager
-    def playing(self) -> Iterator[None]:
-        "Return a context in which `act` is called many times, and nothing is learned."
-        yield
 
     def restart(
         self,

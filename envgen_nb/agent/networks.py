@@ -8,7 +8,6 @@ __all__ = ['fan_in_', 'has_bf16', 'Linear', 'Layer', 'dense', 'picture_shape', '
            'as_tensors']
 
 # %% ../../nbs/3_agent/02_networks.ipynb #0b7da9b0
-import contextlib
 import copy
 import functools
 import math
@@ -45,39 +44,30 @@ def has_bf16(
 
 # %% ../../nbs/3_agent/02_networks.ipynb #ec8397cb
 class _Product(torch.autograd.Function):
-    "x (B, …, I) times weight (O, I), plus bias, computed with copies of both in the type of x."
+    "x (B, …, I) times weight (O, I), plus bias, computed in the type of x."
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, w: Tensor, b: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, w)
-        return F.linear(x, w, b)
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        weight = weight.to(x.dtype)
+        ctx.save_for_backward(x, weight)
+        return F.linear(x, weight, None if bias is None else bias.to(x.dtype))
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None, None, None]:
-        x, w = ctx.saved_tensors
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None]:
+        x, weight = ctx.saved_tensors
         rows = dy.flatten(0, -2)
-        dx = dy @ w if ctx.needs_input_grad[0] else None
+        dx = dy @ weight if ctx.needs_input_grad[0] else None
         dbias = rows.sum(0, dtype=torch.float32) if ctx.needs_input_grad[2] else None
-        return dx, (rows.t() @ x.flatten(0, -2)).float(), dbias, None, None
+        return dx, (rows.t() @ x.flatten(0, -2)).float(), dbias
 
 
 class Linear(nn.Linear):
     "A linear map that computes in the type of its input."
 
-    kept: tuple[Tensor, Tensor | None] | None = None    # weight and bias in another type, see `Policy.frozen_weights`
-
     def forward(self, x: Tensor) -> Tensor:
         if x.dtype == self.weight.dtype:
             return super().forward(x)
-        weight, bias = self.kept or self.copies(x.dtype)
-        if torch.is_grad_enabled():
-            return _Product.apply(x, self.weight, self.bias, weight, bias)
-        return F.linear(x, weight, bias)
-
-    def copies(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        "Return weight and bias in another type."
-        with torch.inference_mode(False), torch.no_grad():       # in this order: the first turns gradients on
-            return self.weight.to(dtype), None if self.bias is None else self.bias.to(dtype)
+        return _Product.apply(x, self.weight, self.bias)
 
 # %% ../../nbs/3_agent/02_networks.ipynb #534ed7bf
 class Layer(nn.Module):
@@ -292,7 +282,6 @@ class Policy(nn.Module):
             nn.init.zeros_(head.bias)
         check_filled(self)
         self.learned = dict(self.named_parameters())         # wanted often, and slow to gather
-        self._linears = [module for module in self.modules() if isinstance(module, Linear)]
 
     def between(self, network: Network) -> int:
         "Build layers between the encoder and the heads, here none; return how many features the heads read."
@@ -303,20 +292,6 @@ class Policy(nn.Module):
         "The type in which the encoder computes."
         half = self.bf16 and has_bf16(self.actor.weight.device.type)
         return torch.bfloat16 if half else torch.float32
-
-    @contextlib.contextmanager
-    def frozen_weights(self) -> Iterator[None]:
-        "Cache the bfloat16 weights while they are frozen."
-        if self.dtype == torch.float32 or not self._linears or self._linears[0].kept:
-            yield
-            return
-        try:
-            for linear in self._linears:
-                linear.__dict__["kept"] = linear.copies(self.dtype)        # past nn.Module's slow setattr
-            yield
-        finally:
-            for linear in self._linears:
-                linear.__dict__["kept"] = None
 
     def forward(
         self,

@@ -176,7 +176,7 @@ def open_context(run: RunFolder, **hooks: Any) -> RunContext:
     if state:
         load_state(run, "", learner, state)
     threads = learner.speed_up(run.info["threads"])
-    if run.info["threads"] is None:                        # measured once, then the same in all sessions
+    if run.info["threads"] is None:                        # decided once, then the same in all sessions
         run.info["threads"] = threads
         write_json(run.file(RunFolder.INFO), run.info)
     writer = SummaryWriter(run.file(RunFolder.TENSORBOARD), purge_step=learner.steps or None)

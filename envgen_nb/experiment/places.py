@@ -31,7 +31,7 @@ class Job:
 class Place(ABC):
     "Where runs run. Every place is made with these two numbers, and uses them as makes sense there."
     here = False                      # whether its processes run on this machine
-    threads: int | None = 1           # of each run; None: a run measures what is best
+    threads: int | None = 1           # of each run; None: as many as help
 
     def __init__(
         self,

@@ -102,7 +102,7 @@ def run_one(
     arm: str,
     seed: int,
     token: str,                   # returned by `take`
-    threads: int | None = None,   # for a new run whose settings name none; None: measured at the start
+    threads: int | None = None,   # for a new run whose settings name none; None: as many as help
 ) -> None:
     "Start or resume a run, do it to its end, and write its summary. Errors as `run_cycles`, and `TakenOver`."
     ownership, path = Ownership(folder, arm, seed, token), folder.run(arm, seed)

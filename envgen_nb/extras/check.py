@@ -391,7 +391,7 @@ def training_speed(
     import torch
 
     from envgen_nb.agent.on_policy import PPO
-    from envgen_nb.agent.threads import keep_memory
+    from envgen_nb.agent.guards import keep_memory
     from envgen_nb.agent.train import train
     ends, split, before = [], Counter(), torch.get_num_threads()
 

@@ -282,9 +282,8 @@ def phase(learner: Distillation, played: Trajectories, check: Callable[[], None]
 @torch.no_grad()
 def _said(policy: AchievementPolicy, played: Trajectories, rows: int = 2048) -> Tensor:
     "Compute the log probabilities of all steps, (R, A)."
-    with policy.frozen_weights():
-        parts = [policy({"obs": tree_index(played.obs, slice(a, a + rows)), "memory": played.memory[a:a + rows]})[0]
-                 for a in range(0, len(played.actions), rows)]
+    parts = [policy({"obs": tree_index(played.obs, slice(a, a + rows)), "memory": played.memory[a:a + rows]})[0]
+             for a in range(0, len(played.actions), rows)]
     return torch.cat(parts).log_softmax(1) if parts else torch.zeros(0, 1)
 
 

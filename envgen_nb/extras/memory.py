@@ -129,6 +129,3 @@ class MemoryPPO(PPO):
         starts[1:] = (rollout.terminated | rollout.truncated)[:-1]
         return {"obs": super().policy_inputs(rollout), "starts": self.flatten_batch(starts).to(self.device),
                 "h": rollout.carry["h"].clone()}
-
-    def example_batch(self, rows: int, steps: int = 0) -> dict[str, Any]:
-        return super().example_batch(rows, steps or self.preset.algorithm.rollout_steps)
