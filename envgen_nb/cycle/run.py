@@ -25,7 +25,7 @@ from ..agent.evaluate import Watch, evaluate
 from ..agent.guards import NotFiniteError
 from ..agent.learner import Learner
 from ..agent.networks import get_device, gpu_facts
-from ..agent.threads import keep_memory
+from ..agent.guards import keep_memory
 from ..agent.reward import rewards
 from ..agent.train import Report, Trainer
 from ..curriculum import curricula

@@ -93,7 +93,7 @@ class RunSettings(BaseModel):
                         "symbols-long, laptop or paper")
     preset_options: dict[str, Any] = Field(default_factory=dict, description="numbers of the preset to change")
     device: str = Field("cpu", description="where the network runs: cpu, cuda or cuda:1")
-    threads: int | None = Field(None, ge=1, description="threads that learn at once; None: measured at the start")
+    threads: int | None = Field(None, ge=1, description="threads that learn at once; None: as many as help")
     deterministic: bool = Field(False, description="on a GPU: slower, but the same bits every time")
 
     designer: str = Field("rules", description="what designs the worlds, by its name")
@@ -177,7 +177,7 @@ def _check_names(settings: RunSettings) -> None:
     most = 1 if settings.device != "cpu" else preset.algorithm.microbatches
     if (settings.threads or 1) > most:
         raise ValueError(f"threads: {settings.preset} on {settings.device} has work for {most} at once, not for "
-                         f"{settings.threads}; leave it empty to have it measured")
+                         f"{settings.threads}; leave it empty for as many as help")
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #5edb8f7c
 class SettingsError(ValueError):
