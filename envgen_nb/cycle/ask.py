@@ -50,6 +50,8 @@ def _request(ctx: RunContext, number: int) -> Request:
     places = [place for cycle in run.cycles[1:number] for place in (cycle, f"{cycle}/{RunFolder.TRIAL}")]
     exchanges = [(run.text(place, RunFolder.PROMPT), run.text(place, RunFolder.REPLY)) for place in places]
     history = [exchange for exchange in exchanges if None not in exchange]      # a designer may have come later
+    if settings.design == "ladders":
+        history = []                                     # each correction says all that is known of the ladders
 
     def on_status(text: str) -> None:
         ctx.wait(Waiting(f"cycle-{number}", ctx.attempt, settings.max_reasks + 1, printable(text)))

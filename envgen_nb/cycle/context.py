@@ -248,7 +248,7 @@ def ladder_records(
         stages = [_stage(run, goal, records[number], episodes[episodes.worlds == number],
                          steps[episodes.worlds == number]) for number in mine]
         state = next((_state(run.simulator, one, ladder.goal, mine) for one in positions if one["goal"] == goal), "")
-        found.append(LadderRecord(ladder.goal, tuple(stages), state))
+        found.append(LadderRecord(ladder.goal, tuple(stages), ladder.purpose, state))
     return tuple(found)
 
 # %% ../../nbs/5_cycle/04_context.ipynb #1add0034

@@ -308,6 +308,17 @@ def format_remarks(
             lines.append(f"Environment {number}: {origin}")
     return "\n".join(f"- {line}." for line in lines) or "- No setting is known to be without effect."
 
+
+def _stage_remarks(simulator: Simulator, ladders: Sequence[LadderRecord]) -> str:
+    "What the designer of these ladders did not know: a list, each remark once, with the stages that it is about."
+    found: dict[str, list[str]] = {}
+    for ladder in ladders:
+        for number, stage in enumerate(ladder.stages, 1):
+            for warning in simulator.warnings(stage.record.world):
+                found.setdefault(str(warning), []).append(f"{ladder.goal} {number}")
+    return "\n".join(f"- {remark} ({', '.join(stages)})." for remark, stages in found.items()) or (
+        "- No setting is known to be without effect.")
+
 # %% ../../nbs/2_designer/02_prompt.ipynb #8920f459
 @dataclass(frozen=True)
 class DesignContext:
@@ -372,6 +383,8 @@ def prompt_values(
                "unlearned": format_unlearned(said.unlearned), "lessons": said.lessons}
     if feedback is not None or previous:
         values |= {"previous": format_previous(previous), "remarks": format_remarks(simulator, previous, origins)}
+    if said.ladders:
+        values["remarks"] = _stage_remarks(simulator, said.ladders)
     return values
 
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'Section', 'World', 'Parameter', 'parameters', 'printable', 'Complaint', 'check_world', 'random_world',
-           'Ladder']
+           'Ladder', 'one_line']
 
 # %% ../../nbs/1_game/01_world.ipynb #27e31255
 import json
@@ -297,5 +297,10 @@ class Ladder:
     purpose: str = ""            # in the designer's words
 
     def __str__(self) -> str:
-        stages = ",\n".join(f"  {stage}" for stage in self.stages)
+        stages = ",\n".join(f"  {one_line(stage)}" for stage in self.stages)
         return f'{{"goal": {json.dumps(self.goal)}, "stages": [\n{stages}\n]}}'
+
+
+def one_line(world: World) -> str:
+    "The settings of a world as JSON on one line, without the groups in which nothing is set."
+    return json.dumps({name: value for name, value in world.settings().items() if value != {}})
