@@ -6,7 +6,7 @@
 __all__ = ['games', 'get_simulator', 'make_vec', 'World', 'Simulator', 'Game', 'SimpleSimulator', 'CrafterWorld',
            'ExtendedCrafterWorld', 'HeistWorld', 'HardHeistWorld', 'designers', 'Designer', 'Request', 'Design',
            'curricula', 'Curriculum', 'Changes', 'learners', 'Learner', 'PPO', 'Trainer', 'train', 'get_preset',
-           'evaluate', 'RunFolder', 'open_run', 'load_agent', 'run_cycles', 'run', 'write_report', 'Studio']
+           'evaluate', 'RunFolder', 'open_run', 'load_agent', 'trust', 'run_cycles', 'run', 'write_report', 'Studio']
 
 # %% ../nbs/extras/09_envgen_nb.ipynb #c5fcab27
 import importlib
@@ -25,13 +25,13 @@ _MODULES = {
     "learners": "agent.learner", "Learner": "agent.learner",
     "PPO": "agent.on_policy", "Trainer": "agent.train", "train": "agent.train",
     "get_preset": "agent.presets", "evaluate": "agent.evaluate",
-    "RunFolder": "cycle.folder", "open_run": "cycle.runs", "load_agent": "cycle.runs", "run_cycles": "cycle.run",
-    "run": "experiment.batch", "write_report": "results.report", "Studio": "studio.studio",
+    "RunFolder": "cycle.folder", "open_run": "cycle.runs", "load_agent": "cycle.runs", "trust": "cycle.create",
+    "run_cycles": "cycle.run", "run": "experiment.batch", "write_report": "results.report", "Studio": "studio.studio",
 }
 _all_ = ["games", "get_simulator", "make_vec", "World", "Simulator", "Game", "SimpleSimulator", "CrafterWorld",
          "ExtendedCrafterWorld", "HeistWorld", "HardHeistWorld", "designers", "Designer", "Request", "Design",
          "curricula", "Curriculum", "Changes", "learners", "Learner", "PPO", "Trainer", "train", "get_preset",
-         "evaluate", "RunFolder", "open_run", "load_agent", "run_cycles", "run", "write_report", "Studio"]
+         "evaluate", "RunFolder", "open_run", "load_agent", "trust", "run_cycles", "run", "write_report", "Studio"]
 
 
 def __getattr__(name: str) -> Any:

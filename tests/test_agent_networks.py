@@ -19,6 +19,7 @@ from envgen_nb.agent.networks import Policy, as_tensors, initialise, make_encode
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import PRESETS, Network, Preset, encoders, get_preset
 from envgen_nb.agent.train import train
+from envgen_nb.cycle.create import trust
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import load_agent, open_run
 from envgen_nb.cycle.settings import SettingsError, changed_settings, checked_settings, make_settings
@@ -278,6 +279,8 @@ def test_a_run_with_an_encoder_of_ones_own(my_kit, tmp_path):
                 lambda: changed_settings(settings, preset_options=settings.preset_options | {"gamma": 0.9})):
         with pytest.raises(ValueError, match="the encoder my_kit:Flat is a class that only the run's folder names"):
             use()
+    trust(run.path)
+    assert type(load_agent(run).policy.encoder).__name__ == "Flat"
 
 
 def test_an_encoder_that_cannot_be_is_refused(my_kit):

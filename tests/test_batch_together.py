@@ -117,7 +117,7 @@ def nobody_else_gets(folder: Path) -> None:
 
 def kernels_of(run: subprocess.Popen) -> list[psutil.Process]:
     with contextlib.suppress(psutil.Error):
-        return [child for child in psutil.Process(run.pid).children() if "ipykernel_launcher" in child.cmdline()]
+        return [child for child in psutil.Process(run.pid).children() if "ipykernel" in child.cmdline()]
     return []
 
 

@@ -1,5 +1,8 @@
 """Heist in the real Procgen: the ordinary game untouched, objectives followed exactly, and the contract kept."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from speed_sim import plain_heist
@@ -16,6 +19,13 @@ if not procgen_package():
 
 MIXED = (None, HeistWorld(maze_size=3, locks=1), HeistWorld(maze_size=5, locks=3, keys_held=2),
          HeistWorld(gem_distance="near", look="fixed"))
+
+
+def test_it_is_played_where_the_old_gym_is_not_installed():
+    """As after `make run`: only what tests need installs it."""
+    code = "import sys; sys.modules['gym'] = None; import envgen_nb; envgen_nb.make_vec('heist', num_envs=1).reset()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("mode, threads", [("easy", 1), ("easy", 2), ("hard", 1)])

@@ -124,7 +124,7 @@ def site(tmp_path_factory) -> Path:
 
 def envgen(site: Path, *arguments, **environment) -> subprocess.CompletedProcess:
     return subprocess.run([ENVGEN, *map(str, arguments)], capture_output=True, text=True, timeout=600,
-                          cwd=site.parent, env=os.environ | {"PYTHONPATH": str(site)} | environment)
+                          cwd=site, env=os.environ | {"PYTHONPATH": "."} | environment)      # as the guides say
 
 
 def unfinished(site: Path, folder: Path, **names) -> Path:

@@ -72,6 +72,7 @@ def test_lists_in_prose_have_every_name():
     assert set(own_names(learners)) <= words_after(lab, "learner = ", "preset = ")
     assert set(own_names(designers)) <= words_after(lab, "designer = ", "designer_options")
     assert set(own_names(curricula)) <= words_after(lab, "curriculum = ", "final_steps")
+    assert set(own_names(designers)) <= set(re.findall(r"[\w-]+", described["designer"]))
     assert set(own_names(learners)) <= set(re.findall(r"[\w-]+", described["learner"]))
     assert set(own_names(curricula)) <= set(re.findall(r"[\w-]+", described["curriculum"]))
     assert set(PRESETS) <= set(re.findall(r"[\w-]+", described["preset"]))

@@ -63,7 +63,7 @@ class Replay(Designer):
 
     def keep(self, folder: Path) -> dict[str, Any]:
         for number, (path, text) in enumerate(zip(self.paths, self.texts, strict=True), start=1):
-            write_text(folder / "replies" / f"{number}-{path.name}", text)
+            write_text(folder / "replies" / f"{number}-{path.stem}.md", text)
         return {"files": "replies"}
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:

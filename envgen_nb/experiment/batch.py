@@ -28,11 +28,13 @@ from jupyter_core.utils import run_sync
 import envgen_nb
 
 from ..agent.networks import get_device
+from ..agent.presets import encoders
 from ..cycle.create import check_free, placebo
 from ..cycle.folder import RunFolder, resume_command
 from ..cycle.run import run_cycles
 from ..cycle.runs import load_agent, open_run
-from ..cycle.settings import OLD_NAMES, RunSettings, SettingsError, check_designer, load_settings
+from ..cycle.settings import NAMING, OLD_NAMES, RunSettings, SettingsError, check_designer, load_settings
+from ..designer.prompt import words
 from ..game.files import FolderInUse, hold_folder, watch_place, write_bytes
 from ..agent.clips import animate, record
 from ..results.progress import watch
@@ -124,7 +126,8 @@ def _hold_run(folder: Path, new: bool) -> Iterator[None]:
             yield
     except BaseException as error:                         # Ctrl-C, too
         if isinstance(error, FolderInUse) or (folder / RunFolder.INFO).exists():
-            error.add_note(f"To go on with this run: {resume_command(folder)}")
+            own = any(registry.written for registry in (*NAMING.values(), encoders, words))
+            error.add_note(f"To go on with this run: {resume_command(folder)}{' --trust' * own}")
         elif not list(folder.glob("[!.]*")):
             for name in (".lock", ".notebook.lock"):
                 (folder / name).unlink(missing_ok=True)
@@ -140,7 +143,7 @@ class _ThisPython(KernelSpecManager):
     "The kernel of this Python under every name, without a look at what is installed."
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        command = [sys.executable, "-P", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        command = [sys.executable, "-P", "-m", "ipykernel", "-f", "{connection_file}"]
         return KernelSpec(argv=command, display_name="Python 3", language="python", env=SAFE)
 
 

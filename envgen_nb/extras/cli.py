@@ -152,7 +152,8 @@ def _resume(args: argparse.Namespace) -> int:
         designer = designer_of(run)
         _consent([designer], args.trust)
         check_designer(run.settings, designer)
-    names = {name: getattr(run.settings, name) for name in (*NAMING, "designer_options")} if args.trust else {}
+    names = {name: getattr(run.settings, name) for name in (*NAMING, "preset_options", "designer_options")
+             } if args.trust else {}
     names |= {"templates": str(run.file(RunFolder.TEMPLATES))} if args.trust else {}
     return _headless(names, run.path, new=False)
 
@@ -362,15 +363,21 @@ def _worlds(args: argparse.Namespace) -> int:
     return 0
 
 # %% ../../nbs/extras/07_cli.ipynb #90354cab
-@subcommand("prompt", "print the first prompt of a game", GAME,
+@subcommand("prompt", "print the first prompt of a game, or copy its templates", GAME,
             arg("--templates", default="default", help="a folder with own templates (default: the kit's)"),
-            arg("--num-worlds", type=int, default=4, help="worlds to ask for (default 4)"), VOCABULARY)
+            arg("--num-worlds", type=int, default=4, help="worlds to ask for (default 4)"), VOCABULARY,
+            arg("--save", type=path, metavar="FOLDER", help="copy the templates into this new folder, to edit them"))
 def _prompt(args: argparse.Namespace) -> int:
-    "Print the first prompt, as it is sent to the designer."
+    "Print the first prompt, as it is sent to the designer, or save the templates."
     from envgen_nb.designer.base import Request
-    from envgen_nb.designer.prompt import first_prompt, load_templates, take_words
+    from envgen_nb.designer.prompt import first_prompt, load_templates, save_templates, take_words
     take_words(args.templates)
     game, templates = _game(args.simulator), load_templates(args.templates)
+    if args.save:
+        args.save.mkdir(parents=True)                     # nothing that is there is overwritten
+        save_templates(templates, args.save)
+        print(f"templates are in {args.save}: to use them, -p templates {args.save}")
+        return 0
     print(first_prompt(templates, game, args.vocabulary, args.num_worlds,
                        request=Request(game, args.vocabulary, args.num_worlds)))
     return 0

@@ -81,8 +81,9 @@ class Registry:
         if not self.usable(name):
             what = "class" if self.base else "function"
             raise ValueError(f"the {self.kind} {name} is a {what} that only the run's folder names, so it is not "
-                             "imported. If you trust it, write its name as a parameter of the notebook, or give "
-                             f"--trust on the command line; or install a package that offers it in {self.group}")
+                             "imported. If you trust it: --trust on the command line, envgen_nb.trust(FOLDER) in "
+                             "Python, or its name as a parameter of the notebook; or install a package that offers it "
+                             f"in {self.group}")
         found = self._load(name)
         if self.base is None and not inspect.isfunction(found):
             raise ValueError(f"the {self.kind} {name} is no function")

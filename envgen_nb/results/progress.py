@@ -70,7 +70,8 @@ def _said(record: dict[str, Any]) -> str:
             return f"{cycle}: reply {record['attempt']}" + "".join(f"; {note}" for note in record["notes"])
         case "Rejected":
             complaints = record["complaints"]
-            return f"{cycle}: sent back with {counted(len(complaints), 'complaint')}: {complaints[0]}"
+            others = "; the others are in the cycle's folder" if len(complaints) > 1 else ""
+            return f"{cycle}: sent back with {counted(len(complaints), 'complaint')}: {complaints[0]}{others}"
         case "Accepted":
             return f"{cycle}: {counted(len(record['purposes']), 'world')}"
         case "Training":
