@@ -71,6 +71,9 @@ class Evaluation:
             shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
             raise ValueError(f"these results are not of the same episodes: {shapes}")
 
+    def __repr__(self) -> str:
+        return f"Evaluation: {len(self.returns)} episodes in {self.runs} runs, mean return {self.returns.mean():.2f}"
+
     @property
     def success(self) -> np.ndarray:
         "(runs, objectives) float64: percent of the episodes that had it in which each was achieved; NaN if none had."

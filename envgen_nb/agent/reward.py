@@ -88,7 +88,7 @@ class RewardCalls:
             what = (f"an array {found.shape} of {found.dtype}" if isinstance(found, np.ndarray) else
                     f"a {type(found).__name__}")
             raise RewardError(f"{name}: it returned {what}, and has to return a float32 array of shape ({count},): "
-                              "one number for each sub-environment")
+                              "one number for each sub-environment; `.astype(np.float32)` converts one")
         if not np.isfinite(found).all():
             first = int(np.flatnonzero(~np.isfinite(found))[0])
             raise RewardError(f"{name}: it returned {found[first]} for sub-environment {first}; all {count} numbers "

@@ -91,12 +91,14 @@ class RunSettings(BaseModel):
                         "of your own as package.module:function; results stay the game's own")
     preset: str = Field("symbols", description="network of the agent and the numbers it learns with: symbols, "
                         "symbols-long, laptop or paper")
-    preset_options: dict[str, Any] = Field(default_factory=dict, description="numbers of the preset to change")
+    preset_options: dict[str, Any] = Field(default_factory=dict, description="numbers of the preset to change, or its "
+                                           "encoder: a class of your own")
     device: str = Field("cpu", description="where the network runs: cpu, cuda or cuda:1")
     threads: int | None = Field(None, ge=1, description="threads that learn at once; None: as many as help")
     deterministic: bool = Field(False, description="on a GPU: slower, but the same bits every time")
 
-    designer: str = Field("rules", description="what designs the worlds, by its name")
+    designer: str = Field("rules", description="what designs the worlds: rules, openai, replay, manual, random, fixed, "
+                          "easy_to_hard, adversarial, frontier, missing, backward, none, or a class of your own")
     designer_options: dict[str, Any] = Field(default_factory=dict, description="the designer's own settings")
     feedback: str = Field("rates", min_length=1, description="what the designer gets: rates (this run's own), "
                           "worlds (and what happened in its worlds), full (and what was missing in the original "

@@ -6,10 +6,10 @@
 __all__ = ['procgen_package', 'check_installed', 'Games']
 
 # %% ../../../nbs/9_simulators/heist/04_game.ipynb #da555b85
-import contextlib
 import ctypes
 import importlib.util
-import io
+import sys
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,20 @@ import numpy as np
 _SIZE = 1 << 20                                          # bytes, more than any state has
 
 
+def _procgen_env() -> ModuleType:
+    "Import `procgen.env` without the package's `__init__`, which registers its games with the old gym."
+    if "procgen.env" not in sys.modules:
+        sys.modules["procgen"] = importlib.util.module_from_spec(importlib.util.find_spec("procgen"))
+        importlib.import_module("procgen.env")
+        del sys.modules["procgen"]
+    return sys.modules["procgen.env"]
+
+
 class _Gym3:
     "The games as `procgen` has them."
 
     def __init__(self, num: int, **options: Any):
-        with contextlib.redirect_stderr(io.StringIO()):          # the old gym, which it imports, asks to be replaced
-            import procgen
-        self._env = procgen.ProcgenGym3Env(num=num, **options)
+        self._env = _procgen_env().ProcgenGym3Env(num=num, **options)
         self._env._reuse_arrays = True                           # an option of gym3 that Procgen does not pass on
         self._buffer = self._env._ffi.new(f"char[{_SIZE}]")
         self.call, self.close = self._env.call_c_func, self._env.close
