@@ -121,8 +121,8 @@ def test_the_executed_notebook_as_a_page_has_its_figures(run):
     """`nbconvert --to html` knows nothing of plotly's figures: it shows the drawings beside them."""
     page, _ = HTMLExporter().from_filename(run.path / "envgen.ipynb")
     shown = page.partition("score of the policy")[2]
-    for text in ("Success after each cycle (%)", "Score in the original game (%)", "Reward of an episode",
-                 "Mean reward of training episodes"):
+    for text in ("Success after each cycle (%)", "Score in the original game (%)", "Return of an episode",
+                 "Mean return of training episodes"):
         assert text in shown, text
     assert ">collect_wood</text>" in shown
 

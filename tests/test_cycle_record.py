@@ -13,7 +13,7 @@ from envgen_nb.cycle.edit import change_settings, position
 from envgen_nb.cycle.events import Accepted, Evaluated, Training
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.results import binned_returns, history, training_episodes, training_score
+from envgen_nb.results import history, learning_curve, training_episodes, training_score
 from envgen_nb.results.figures import learning_figure, table_text
 from envgen_nb.results.progress import say
 
@@ -46,7 +46,7 @@ def test_without_worlds_everything_is_the_original_game(plain):
     episodes = training_episodes(run)
     assert len(episodes) == sum(len(run.episodes(r)) for cycle in run.cycles for r in run.metrics(cycle)) > 8
     edges = np.linspace(0, 10_241, 6)
-    assert [len(found) for found in binned_returns(run, edges)] == np.histogram(
+    assert [len(found) for found in learning_curve(run, 5)[1]] == np.histogram(
         [r["step"] for cycle in run.cycles for r in run.metrics(cycle) for cut in run.episodes(r).cut if not cut], edges
     )[0].tolist()
     assert not learning_figure(run).layout.shapes and {point.phase for point in history(run)} == {"original"}

@@ -117,7 +117,7 @@ def test_rates_count_only_the_episodes_that_had_the_objective(finished):
                 if record["phase"] == "original"]
     taken = [OBJECTIVES.index("take_gem") in got for r in original for got in r["unlocked"]]
     assert training_score(finished) == (pytest.approx(100 * np.mean(taken)) if taken else None)
-    assert "reward of its episodes" in table_text(finished)
+    assert "return of its episodes" in table_text(finished)
 
 
 @pytest.mark.long

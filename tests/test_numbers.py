@@ -9,7 +9,7 @@ from envgen_nb.agent.evaluate import Evaluation
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.game.files import append_jsonl, write_json
-from envgen_nb.results import kept_summary, measured_rates, scores, summary
+from envgen_nb.results import kept_summary, measurements, scores, summary
 from envgen_nb.results.figures import changes, success_figure, table_text
 from envgen_nb.results.report import moved_html, rates_html, spent
 from envgen_nb.studio.compare import compare_view
@@ -46,10 +46,10 @@ def test_a_measurement_has_one_success_rate(run):
     measured(run, "cycle-0", [0, 0, 0], [8, 1, 1])
     measured(run, "cycle-1", [0, 1, 0], [8, 1, 1])
     rate, _ = run.evaluation("cycle-1").feedback(run.simulator.objectives)[name]
-    last = measured_rates(run)[-1]
-    assert rate == 10 == last.rates[name].value == changes(*measured_rates(run))[0].after.value
+    before, last = measurements(run).values()
+    assert rate == 10 == last.rates[name].value == changes(before, last)[0].after.value
     assert summary(run)["success"][name][-1] == 10
-    assert last.rates[name].count == 10 == changes(*measured_rates(run))[0].after.count
+    assert last.rates[name].count == 10 == changes(before, last)[0].after.count
     assert scores(run)["cycle-1"] == run.simulator.score(dict.fromkeys(run.simulator.objectives, 0.0) | {name: 10.0})
     assert re.search(rf"^{name} +0 % +10 % +\+10 \(of 10 episodes\)$", table_text(run), re.M)
     assert success_figure(run).data[2].x[-1] == 10
@@ -67,8 +67,8 @@ def test_a_change_is_that_of_the_numbers_beside_it(run, before, after, change):
     assert (old, new) == (round(before / 0.6), round(after / 0.6)) and moved == new - old == change
     for page, what in ((rates_html(run), words), (objectives_html(run), name)):
         assert shown(page, what)[-3:] == [old, new, moved]
-    assert (shown(moved_html(*measured_rates(run)), words) == [old, new, moved]) if moved else (
-        "No success rate changed" in moved_html(*measured_rates(run)))
+    assert (shown(moved_html(*measurements(run).values()), words) == [old, new, moved]) if moved else (
+        "No success rate changed" in moved_html(*measurements(run).values()))
 
 
 def test_the_duration_of_a_resumed_run_is_that_of_all_its_sessions(run):

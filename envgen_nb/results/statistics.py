@@ -4,19 +4,17 @@
 
 # %% auto #0
 __all__ = ['MIN_SEEDS', 'PERCENT', 'ANY', 'Estimate', 'known', 'mean', 'iqm', 'paired', 'improvement', 'over_seeds',
-           'wilson_interval', 'area_under_curve', 'steps_to', 'Measured', 'over_episodes']
+           'wilson_interval', 'area_under_curve', 'steps_to', 'over_episodes']
 
 # %% ../../nbs/6_results/01_statistics.ipynb #C2
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
 # %% ../../nbs/6_results/01_statistics.ipynb #eea6ea32
 MIN_SEEDS = 5      # fewer have no interval, and nothing is concluded from them
@@ -54,48 +52,27 @@ def known(values: Iterable[float | None]) -> np.ndarray:
 PERCENT = (0.0, 100.0)               # the limits of a rate
 ANY = (-np.inf, np.inf)
 
-
-def _around(
-    value: float,
-    error: float,          # its standard error
-    reach: float,          # how many of them the interval extends to either side
-) -> tuple[float, float]:
-    return float(value - reach * error), float(value + reach * error)
-
-
-def _mean_interval(values: np.ndarray) -> tuple[float, float]:
-    "Student's t interval of the mean, 95%."
-    count = len(values)
-    return _around(values.mean(), values.std(ddof=1) / count ** 0.5, stdtrit(count - 1, 0.975))
-
 # %% ../../nbs/6_results/01_statistics.ipynb #aa597744
-def _middle(values: np.ndarray) -> np.ndarray:
-    "The values without the lowest and the highest quarter, sorted, over the last axis."
-    cut = values.shape[-1] // 4
-    return np.sort(values, -1)[..., cut:values.shape[-1] - cut]
+def _middle(values: np.ndarray, cut: float) -> np.ndarray:
+    "Return the values without the share `cut` at either end, sorted, over the last axis."
+    count = values.shape[-1]
+    return np.sort(values, -1)[..., int(cut * count):count - int(cut * count)]
 
 
-def _iqm_error(values: np.ndarray) -> np.ndarray:
-    "The standard error of the interquartile mean (Tukey and McLaughlin 1963)."
-    middle = _middle(values)
+def _error(values: np.ndarray, cut: float) -> np.ndarray:
+    "Return the standard error of the mean of the middle (Tukey and McLaughlin 1963); of the plain mean where cut is 0."
+    middle = _middle(values, cut)
     outer = np.clip(values, middle[..., :1], middle[..., -1:])          # as far out as the middle reaches
     return outer.std(-1, ddof=1) * values.shape[-1] ** 0.5 / middle.shape[-1]
 
 
 @functools.cache
-def _iqm_reach(count: int) -> float:
-    "How many of its standard errors the interquartile mean of a normal sample is from the true one in 95% of cases."
+def _reach(count: int, cut: float) -> float:
+    "Return the number of standard errors within which the true value is in 95% of normal samples."
+    if not cut:
+        return float(stdtrit(count - 1, 0.975))
     samples = np.random.default_rng(0).standard_normal((40_000, count))
-    return float(np.quantile(np.abs(_middle(samples).mean(-1) / _iqm_error(samples)), 0.95))
-
-
-def _iqm_interval(values: np.ndarray) -> tuple[float, float]:
-    return _around(_middle(values).mean(), _iqm_error(values), _iqm_reach(len(values)))
-
-
-def _wins(ours: np.ndarray, base: np.ndarray) -> float:
-    "The share of the pairs in which ours is larger; ties count half."
-    return float(((ours[:, None] > base).mean() + (ours[:, None] >= base).mean()) / 2)
+    return float(np.quantile(np.abs(_middle(samples, cut).mean(-1) / _error(samples, cut)), 0.95))
 
 
 def _wins_interval(value: float, ours: int, base: int) -> tuple[float, float]:
@@ -103,37 +80,31 @@ def _wins_interval(value: float, ours: int, base: int) -> tuple[float, float]:
     Confidence Intervals for an Effect Size Measure Based on the Mann-Whitney Statistic, Statistics in Medicine 25)."""
     def beyond(true: float) -> float:                  # positive: what was found is too far from it
         spread = 1 + ((ours + base) / 2 - 1) * ((1 - true) / (2 - true) + true / (1 + true))
-        return (value - true) ** 2 - stdtrit(np.inf, 0.975) ** 2 * true * (1 - true) * spread / (ours * base)
+        return (value - true) ** 2 - ndtri(0.975) ** 2 * true * (1 - true) * spread / (ours * base)
 
     return (brentq(beyond, 0, min(value, 1 - 1e-9)) if value > 0 else 0.0,           # at 0 and 1 both sides are 0
             brentq(beyond, max(value, 1e-9), 1) if value < 1 else 1.0)
 
 # %% ../../nbs/6_results/01_statistics.ipynb #12bae379
-def _estimate(
-    values: np.ndarray,      # one number per seed
-    value: Callable[[np.ndarray], float],
-    interval: Callable[[np.ndarray], tuple[float, float]],
-    limits: tuple[float, float],
-) -> Estimate:
-    count = len(values)
-    if count < MIN_SEEDS:
-        return Estimate(float(value(values)) if count else float("nan"), None, None, count, tuple(values.tolist()))
-    low, high = interval(values)
-    return Estimate(float(value(values)), max(low, limits[0]), min(high, limits[1]), count)
-
-
 def mean(
     values: Iterable[float | None],         # one number per seed
     limits: tuple[float, float] = ANY,      # beyond which no such number can be
+    cut: float = 0.0,                       # the share of the seeds that is left out at either end, rounded down
 ) -> Estimate:
     "The mean over seeds, with Student's t interval."
-    return _estimate(known(values), np.mean, _mean_interval, limits)
+    values = known(values)
+    count = len(values)
+    value = float(_middle(values, cut).mean()) if count else float("nan")
+    if count < MIN_SEEDS:
+        return Estimate(value, None, None, count, tuple(values.tolist()))
+    reach = _reach(count, cut) * float(_error(values, cut))
+    return Estimate(value, max(value - reach, limits[0]), min(value + reach, limits[1]), count)
 
 
 def iqm(values: Iterable[float | None], limits: tuple[float, float] = ANY) -> Estimate:
     """The interquartile mean over seeds: the lowest and the highest quarter, rounded down, are left out (Agarwal et al.
     2021, https://arxiv.org/abs/2108.13264, section 4.3)."""
-    return _estimate(known(values), lambda x: _middle(x).mean(), _iqm_interval, limits)
+    return mean(values, limits, cut=0.25)
 
 
 def paired(
@@ -151,17 +122,18 @@ def improvement(
 ) -> Estimate:                      # from 0 to 1; its count is that of the smaller group
     """The probability that a seed of ours is larger than one of base, ties half: Mann-Whitney's U by the number of
     pairs (Agarwal et al. 2021, section 4.3)."""
-    groups = known(ours), known(base)
-    counts = [len(group) for group in groups]
-    value = _wins(*groups) if min(counts) else float("nan")
-    ends = _wins_interval(value, *counts) if min(counts) >= MIN_SEEDS else (None, None)
-    return Estimate(value, *ends, min(counts))
+    ours, base = known(ours), known(base)
+    count = min(len(ours), len(base))
+    pairs = (np.sign(ours[:, None] - base) + 1) / 2                    # 1 where ours is larger, ties half
+    value = float(pairs.mean()) if count else float("nan")
+    ends = _wins_interval(value, len(ours), len(base)) if count >= MIN_SEEDS else (None, None)
+    return Estimate(value, *ends, count)
 
 
 def over_seeds(
-    counts: Iterable[int],     # of how many seeds each number shown is
+    counts: Iterable[int],     # the number of seeds behind each number that is shown
 ) -> str:
-    "What the intervals of a table or a figure are over, and that there are none of few seeds; \"\": nothing is shown."
+    "Say what the intervals of a table or a figure are over, and where there are none; empty if nothing is shown."
     found = sorted(set(counts) - {0})
     enough = " or ".join(str(count) for count in found if count >= MIN_SEEDS)
     few = bool(found) and found[0] < MIN_SEEDS
@@ -176,25 +148,18 @@ def wilson_interval(
 ) -> tuple[float, float]:  # percent
     """The interval of one agent's success rate, over its episodes (Wilson 1927, Probable Inference, the Law of
     Succession, and Statistical Inference, Journal of the American Statistical Association 22)."""
-    z, p, n = NormalDist().inv_cdf((1 + level) / 2), successes / trials, trials
+    z, p, n = float(ndtri((1 + level) / 2)), successes / trials, trials
     middle, half = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
     low, high = (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
     return 0.0 if successes == 0 else 100 * low, 100.0 if successes == trials else 100 * high     # exact at the ends
 
 # %% ../../nbs/6_results/01_statistics.ipynb #854f028e
-def _curve(steps: Sequence[float], values: Sequence[float | None]) -> tuple[np.ndarray, np.ndarray]:
-    "The points that are known."
-    y = np.array([np.nan if value is None else value for value in values], float)
-    there = ~np.isnan(y)
-    return np.asarray(steps, float)[there], y[there]
-
-
 def area_under_curve(
     steps: Sequence[float],            # ascending
     values: Sequence[float | None],    # as many
 ) -> float:                            # NaN: no point is known
     "The mean height of a curve: its area by the trapezoid rule, divided by the range of the steps."
-    x, y = _curve(steps, values)
+    x, y = _known_points(steps, values)
     if len(x) < 2:
         return float(y[0]) if len(y) else float("nan")
     return float((np.diff(x) * (y[1:] + y[:-1]) / 2).sum() / (x[-1] - x[0]))
@@ -206,34 +171,31 @@ def steps_to(
     level: float,
 ) -> float | None:                     # None: it does not
     "The first step at which a curve, linear between its points, reaches a level."
-    x, y = _curve(steps, values)
-    reached = np.flatnonzero(y >= level)
-    if not len(reached):
+    x, y = _known_points(steps, values)
+    if not (y >= level).any():
         return None
-    k = int(reached[0])
-    return float(x[0] if k == 0 else x[k - 1] + (level - y[k - 1]) / (y[k] - y[k - 1]) * (x[k] - x[k - 1]))
+    k = int(np.argmax(y >= level))
+    return float(np.interp(level, y[k - 1:k + 1], x[k - 1:k + 1]) if k else x[0])
+
+
+def _known_points(steps: Sequence[float], values: Sequence[float | None]) -> tuple[np.ndarray, np.ndarray]:
+    "Return the points of a curve that have a value."
+    y = np.array(values, float)
+    return np.asarray(steps, float)[~np.isnan(y)], y[~np.isnan(y)]
 
 # %% ../../nbs/6_results/01_statistics.ipynb #5c1d0e02
-class Measured(NamedTuple):
-    "A number that one measurement gave, with its 95% interval over the episodes of this measurement."
-    value: float
-    low: float
-    high: float
-
-
 def over_episodes(
     statistic: Callable[[np.ndarray], float],   # of the indices of some episodes
     episodes: int,                              # how many there are
     level: float = 0.95,
     resamples: int = 1_000,
     seed: int = 0,                              # of the resampling
-) -> Measured:
+) -> Estimate:                                  # its count is that of the episodes
     """Return a number of one measurement with bias-corrected percentiles of the bootstrap over its episodes (Efron
     1987, Better Bootstrap Confidence Intervals, Journal of the American Statistical Association 82)."""
     drawn = np.random.default_rng(seed).integers(0, episodes, (resamples, episodes))
     value, found = statistic(np.arange(episodes)), np.array([statistic(rows) for rows in drawn])
-    below = float(((found < value).mean() + (found <= value).mean()) / 2)
-    shift = NormalDist().inv_cdf(min(max(below, 1 / resamples), 1 - 1 / resamples))
-    reach = NormalDist().inv_cdf((1 + level) / 2)
-    low, high = np.quantile(found, [NormalDist().cdf(2 * shift - reach), NormalDist().cdf(2 * shift + reach)])
-    return Measured(value, min(value, float(low)), max(value, float(high)))
+    below = ((found < value).mean() + (found <= value).mean()) / 2
+    shift, reach = ndtri(np.clip(below, 1 / resamples, 1 - 1 / resamples)), ndtri((1 + level) / 2)
+    low, high = np.quantile(found, ndtr([2 * shift - reach, 2 * shift + reach]))
+    return Estimate(value, min(value, float(low)), max(value, float(high)), episodes)

@@ -22,7 +22,7 @@ from envgen_nb.designer.prompt import (
     Templates, check_template, fill, first_prompt, later_template, load_templates, own_words,
     prompt_values,
 )
-from ..results import measured_rates
+from ..results import measurements
 from ..results.figures import Change, most_changed
 from ..results.page import fold, note, quote
 from .elements import STYLE, bind, button, column, error_view, listen, row
@@ -71,7 +71,7 @@ def asked(
     run: RunFolder,
 ) -> list[Asked]:      # `RunFolderError` if something in the folder is damaged
     "A row for each cycle of which there is a prompt."
-    found, calls, measured = [], run.calls(), {one.cycle: one for one in measured_rates(run)}
+    found, calls, measured = [], run.calls(), measurements(run)
     for before, cycle in zip(run.cycles, run.cycles[1:], strict=False):
         if run.text(cycle, RunFolder.PROMPT) is None:
             continue
@@ -79,7 +79,7 @@ def asked(
         pair = [measured[one] for one in (before, cycle) if one in measured]
         found.append(Asked(run.path.name, cycle, *_prompt(run, cycle, before), _worlds(run, cycle, before),
                            tuple(most_changed(*pair)) if len(pair) == 2 else (),
-                           (pair[0].score, pair[1].score) if len(pair) == 2 else None, cost))
+                           (pair[0].score.value, pair[1].score.value) if len(pair) == 2 else None, cost))
     return found
 
 # %% ../../nbs/8_studio/12_history.ipynb #65f731d3

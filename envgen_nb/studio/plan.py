@@ -18,7 +18,7 @@ from ..agent.presets import PRESETS
 from ..curriculum import curricula
 from ..cycle.edit import EditError, change_settings, untouched
 from ..cycle.settings import FEEDBACK, RunSettings, changed_settings, game_defaults
-from ..results import Expected, Pace, expected, pace_here
+from ..results import Forecast, Pace, forecast_run, pace_here
 from ..results.page import note
 from envgen_nb.studio.elements import (
     bind, button, column, error_view, field, html_view, linked, number_field, row, show_if,
@@ -117,13 +117,13 @@ class RunPlan(HasTraits):
             self.pace[key] = pace_here(now)
         # tokens of a question and its answer: four characters each; recorded replies have about 250 per world
         tokens = len(self.editor.filled) // 4, 250 * self.editor.num_worlds
-        self.estimate = sentence(expected(now, self.pace[key], tokens), self.pace[key])
+        self.estimate = sentence(forecast_run(now, self.pace[key], tokens), self.pace[key])
         changed = {name: (getattr(run.settings, name), value) for name, value in self.values.items()
                    if getattr(run.settings, name) != value}
         self.differs = {} if all(record["event"] == "Changed" for record in self.session.records) else changed
 
 # %% ../../nbs/8_studio/05_plan.ipynb #8a000008
-def sentence(found: Expected, like: Pace | None) -> str:
+def sentence(found: Forecast, like: Pace | None) -> str:
     "Return what a run will take, in words."
     time = ("how long it takes here is known after the first training on this machine" if like is None else
             f"about {duration(found.seconds)} on this machine, by {like.run} ({like.steps_per_second:,.0f} steps/s)")

@@ -23,7 +23,7 @@ import numpy as np
 from ..cycle.folder import RunFolder
 from ..cycle.runs import Labels, different, display_name, label_run, list_runs, put_away, read_labels
 from ..cycle.settings import RunSettings
-from ..results import Measurement, Point, measured_rates
+from ..results import Measurement, Point, measurements
 from ..results.charts import KEY, Line, Small, multiples
 from ..results.figures import changes, missing_html, most_changed, of_episodes, sample_text
 from ..results.page import fold, note, table
@@ -182,7 +182,7 @@ def _small(name: str, k: int, points: Sequence[Point], found: Sequence[Measureme
 
 def _reward(points: Sequence[Point], found: Sequence[Measurement], last: int, bands: Sequence[tuple[int, int]]) -> str:
     "Return the panel of the reward, over the whole width."
-    lines, measured = training_lines(points), [(one.step, one.reward) for one in found]
+    lines, measured = training_lines(points), [(one.step, one.episode_return) for one in found]
     seen = [y for line in lines for y in line.y] + [y for _, one in measured for y in (one.value, one.low, one.high)]
     seen = [y for y in seen if y is not None and np.isfinite(y)]
     low, high = min([0.0, *seen]), max([1.0, *seen])
@@ -259,7 +259,8 @@ def curves_view(session: Session) -> widgets.Widget:
         ("all that were reached", False), ("that changed most", True)],
         tooltips=["a panel for each", "from one measurement to the latest"])
     which.style.button_width = "auto"
-    measured = functools.lru_cache(maxsize=1)(lambda run, version: measured_rates(run) if run else ())    # read once
+    measured = functools.lru_cache(maxsize=1)(                                   # read once
+        lambda run, version: tuple(measurements(run).values()) if run else ())
 
     def make() -> str:
         found = measured(session.run, session.version)
@@ -325,7 +326,7 @@ def objectives_html(
     training: dict[str, Any] | None = None,     # the record of the latest Training event, while there is training
 ) -> str:
     "Return each objective's success rate before and after, sorted by what changed, with what the designer aimed at."
-    measured = measured_rates(run)
+    measured = list(measurements(run).values())
     if not measured:
         return note("Nothing has been measured yet.", "envgen-quiet")
     cycles = [cycle for cycle in run.cycles if run.purposes(cycle)]
