@@ -261,7 +261,12 @@ def test_the_board_of_fifty_runs(whole, tmp_path):
         for seed in range(25):
             shutil.copytree(reference / arm / "seed-0", folder.run(arm, seed), ignore=shutil.ignore_patterns("*.pt"))
             if seed < 20:
-                shutil.copy(reference / arm / "seed-0.json", folder.beside(arm, seed, folder.SUMMARY))
+                summary = (reference / arm / "seed-0.json").read_text().replace('"seed": 0', f'"seed": {seed}')
+                folder.beside(arm, seed, folder.SUMMARY).write_text(summary)
+    shutil.copy(reference / "plain" / "seed-0.json", folder.beside("plain", 21, folder.SUMMARY))
+    with pytest.raises(ExperimentError, match=r"seed-21.json: this is the summary of a run with seed = 0, not 21"):
+        folder.summaries()
+    folder.beside("plain", 21, folder.SUMMARY).unlink()
     note_failure(folder, "plain", 24, "its machine was on fire")
     states = [state.state for state in folder.states()]
     assert [states.count(name) for name in ("done", "waiting", "failed")] == [40, 9, 1]

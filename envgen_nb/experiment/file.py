@@ -7,10 +7,9 @@ __all__ = ['MEASURES', 'OWN_FOLDER', 'ExperimentError', 'line_of', 'ExperimentFi
            'own_experiments', 'read_experiment', 'parse_experiment']
 
 # %% ../../nbs/7_experiment/01_file.ipynb #a87bfdd1
-import difflib
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +20,7 @@ from envgen_nb.cycle.settings import (
     RunSettings, SettingsError, current_names, take_names, usable_settings,
 )
 from ..designer.base import designers
-from ..results import measure
+from ..results import measure, unknown_name
 
 # %% ../../nbs/7_experiment/01_file.ipynb #018de2a9
 class ExperimentError(ValueError):
@@ -31,35 +30,16 @@ class ExperimentError(ValueError):
 def line_of(
     text: str,    # of a TOML file
     *path: str,   # tables, then the key: "arms", "rates", "feedback"
-) -> int | None:  # from 1; None: it is written in a form that is not recognised here
-    "The line of a key or of the head of a table."
+) -> str:         # "line 5: "; empty if it is written in a form that is not recognised here
+    "Return the beginning of a complaint: the first line that sets a key or begins a table."
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
-        if head := re.match(r"\s*\[([^\[\]]+)\]", line):
-            table = _parts(head[1])
-            if table == path:
-                return number
-        elif (key := re.match(r"\s*([^=#\[\]]+?)\s*=", line)) and (*table, *_parts(key[1]))[:len(path)] == path:
-            return number
-    return None
-
-
-def _parts(dotted: str) -> tuple[str, ...]:
-    "The parts of a dotted name of TOML, without quotes."
-    return tuple(name.strip().strip("\"'") for name in dotted.split("."))
-
-
-def _at(text: str, *path: str) -> str:
-    "The beginning of a complaint: the line that it is about."
-    number = line_of(text, *path)
-    return f"line {number}: " if number else ""
-
-
-def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    "A complaint about a name, with the one that is nearest to it."
-    near = difflib.get_close_matches(name, known, 1)
-    others = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
-    return f"there is no {what} {name!r}; {others}"
+        if found := re.match(r"\s*(?:\[([^\[\]]+)\]|([^=#\[\]]+?)\s*=)", line):
+            name = tuple(part.strip().strip("\"'") for part in (found[1] or found[2]).split("."))
+            table, name = (name, name) if found[1] else (table, (*table, *name))
+            if name[:len(path)] == path:
+                return f"line {number}: "
+    return ""
 
 # %% ../../nbs/7_experiment/01_file.ipynb #d3dfa59a
 MEASURES = ("area under the curve", "score at the end")     # if the file names none
@@ -111,7 +91,7 @@ class Experiment(ExperimentFile):
 
 # %% ../../nbs/7_experiment/01_file.ipynb #8fc894a2
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    "A copy of a setting's value with every text in it changed."
+    "Return a copy of a setting's value with every text in it changed."
     if isinstance(value, dict):
         return {name: map_texts(one, change) for name, one in value.items()}
     if isinstance(value, list):
@@ -120,23 +100,19 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def files_of(experiment: Experiment) -> list[str]:
-    "The files and folders beside the experiment's file that its runs need, as `./…`."
-    found: list[str] = []
-
-    def note(text: str) -> str:
-        found.extend(text.replace("{seed}", str(seed)) for seed in experiment.seeds if text.startswith("./"))
-        return text
-
+    "Return the files and folders beside the experiment's file that its runs need, as `./…`."
+    texts: list[str] = []
     for arm in experiment.arms:
-        map_texts(experiment.given(arm), note)
-    return list(dict.fromkeys(found))
+        map_texts(experiment.given(arm), lambda text: texts.append(text) or text)
+    return list(dict.fromkeys(text.replace("{seed}", str(seed)) for text in texts if text.startswith("./")
+                              for seed in experiment.seeds))
 
 # %% ../../nbs/7_experiment/01_file.ipynb #990f7480
 OWN_FOLDER = Path(envgen_nb.__file__).parent / "lab" / "experiments"      # the kit's own, which come with the package
 
 
 def own_experiments() -> list[str]:
-    "The names of the kit's own experiments."
+    "Return the names of the kit's own experiments."
     return sorted(path.stem for path in OWN_FOLDER.glob("*.toml"))
 
 
@@ -167,25 +143,25 @@ def parse_experiment(
     except tomllib.TOMLDecodeError as error:
         raise ExperimentError(f"{name}: this is no TOML: {error}") from None
     except ValidationError as error:
-        problems = [*_wrong_keys(error, text)]
+        problems = list(_wrong_keys(error, text))
     else:
         where = (name or "the experiment") if check else ""
         experiment = Experiment(**dict(file) | {
             "settings": current_names(file.settings, where), "text": text, "folder": Path(folder),
             "arms": {arm: current_names(given, where) for arm, given in file.arms.items()}})
-        problems = [*_wrong_values(experiment)] or [*(_wrong_settings(experiment) if check else ())]
+        problems = list(_wrong_values(experiment)) or list(_wrong_settings(experiment) if check else ())
     if problems:
         raise ExperimentError("\n".join(f"{name}, {problem}" if name else problem for problem in problems))
     return experiment
 
 # %% ../../nbs/7_experiment/01_file.ipynb #ccc38fe1
 def _wrong_keys(error: ValidationError, text: str) -> Iterator[str]:
-    "A complaint for each problem that pydantic has found."
+    "Yield a complaint for each problem that pydantic has found."
     for problem in error.errors(include_url=False):
         path = [str(part) for part in problem["loc"]]
-        where = _at(text, *(part for part in path if not part.isdigit()))
+        where = line_of(text, *(part for part in path if not part.isdigit()))
         if problem["type"] == "extra_forbidden":
-            yield where + _unknown("key", path[0], ExperimentFile.model_fields)
+            yield where + unknown_name("key", path[0], ExperimentFile.model_fields)
         elif problem["type"] == "missing":
             yield f"{path[0]!r} is missing"
         else:
@@ -193,42 +169,44 @@ def _wrong_keys(error: ValidationError, text: str) -> Iterator[str]:
 
 
 def _wrong_values(experiment: Experiment) -> Iterator[str]:
-    "Complaints about names and seeds."
+    "Yield complaints about names and seeds."
     text, seeds, arms = experiment.text, experiment.seeds, experiment.arms
     for path, name in [(("name",), experiment.name), *((("arms", arm), arm) for arm in arms)]:
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,63}", name):
-            yield (f"{_at(text, *path)}{name!r} cannot be a folder's name: letters, digits, _ - and . are possible, up "
-                   "to 64, and a letter or digit comes first")
+            yield (f"{line_of(text, *path)}{name!r} cannot be a folder's name: letters, digits, _ - and . are "
+                   "possible, up to 64, and a letter or digit comes first")
     if "files" in arms:
-        yield f"{_at(text, 'arms', 'files')}an arm cannot be called files: that folder holds the files that runs read"
+        yield (f"{line_of(text, 'arms', 'files')}an arm cannot be called files: that folder holds the files that "
+               "runs read")
     if twice := [str(seed) for seed in dict.fromkeys(seeds) if seeds.count(seed) > 1]:
-        yield f"{_at(text, 'seeds')}named twice: seed {', '.join(twice)}"
+        yield f"{line_of(text, 'seeds')}named twice: seed {', '.join(twice)}"
     if experiment.baseline not in arms:
-        yield (f"{_at(text, 'baseline')}the baseline {experiment.baseline!r} is no arm; the arms are: "
+        yield (f"{line_of(text, 'baseline')}the baseline {experiment.baseline!r} is no arm; the arms are: "
                f"{', '.join(arms)}")
     for name in experiment.measures:
         try:
             measure(name)
         except ValueError as error:
-            yield f"{_at(text, 'measures')}{error}"
+            yield f"{line_of(text, 'measures')}{error}"
 
 # %% ../../nbs/7_experiment/01_file.ipynb #acf4a4fb
 def _wrong_settings(experiment: Experiment) -> Iterator[str]:
-    "Complaints about settings that no run can have, and about arms that are the same."
+    "Yield complaints about settings that no run can have, and about arms that are the same."
     text, seen = experiment.text, {}
     tables = {("settings",): experiment.settings} | {("arms", arm): given for arm, given in experiment.arms.items()}
     unknown = [(*table, key) for table, given in tables.items() for key in given
                if key == "seed" or key not in RunSettings.model_fields]
     for path in unknown:
-        yield _at(text, *path) + ("seeds are given under `seeds`, not here" if path[-1] == "seed" else
-                                  _unknown("setting", path[-1], RunSettings.model_fields))
+        yield line_of(text, *path) + ("seeds are given under `seeds`, not here" if path[-1] == "seed" else
+                                      unknown_name("setting", path[-1], RunSettings.model_fields))
     for arm in experiment.arms if not unknown else ():
         try:
             settings = experiment.settings_of(arm, experiment.seeds[0]).model_dump_json()
         except SettingsError as error:
             key = str(error).partition(":")[0]
-            where = _at(text, "arms", arm, key) or _at(text, "settings", key) or _at(text, "arms", arm)
+            where = line_of(text, "arms", arm, key) or line_of(text, "settings", key) or line_of(text, "arms", arm)
             yield f"{where}arm {arm}: {error}"
             continue
         if (same := seen.setdefault(settings, arm)) != arm:
-            yield f"{_at(text, 'arms', arm)}the arms {same} and {arm} have the same settings: {experiment.given(arm)}"
+            yield (f"{line_of(text, 'arms', arm)}the arms {same} and {arm} have the same settings: "
+                   f"{experiment.given(arm)}")

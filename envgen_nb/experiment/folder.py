@@ -50,9 +50,15 @@ class ExperimentFolder:
         return self.path / arm / f"seed-{seed}{what}"
 
     def summary(self, arm: str, seed: int) -> dict[str, Any] | None:
-        "The `results.summary` of a finished run; None: it is not finished."
-        return read_file(self.beside(arm, seed, self.SUMMARY), parse_summary,
-                         "Delete it: it is made again from the run, if that is still there.")
+        "Return the `results.summary` of a finished run, or None; `ExperimentError` if it is that of another run."
+        path, advice = self.beside(arm, seed, self.SUMMARY), "Delete it: it is made again from the run, if that is there"
+        found = read_file(path, parse_summary, f"{advice}.")
+        for name, value in (self.experiment.given(arm) | {"seed": seed}).items() if found else ():
+            now = found["settings"].get(name, value)
+            if isinstance(value, int | float) and now != value:       # names and paths may be written in another way
+                raise ExperimentError(f"{path}: this is the summary of a run with {name} = {now!r}, not {value!r} as "
+                                      f"in {self.FILE}. {advice}.")
+        return found
 
     def failure(self, arm: str, seed: int) -> dict[str, Any]:
         "Why a run ended before it was finished: `error`, `attempts`, and `again`, whether another attempt may help."
@@ -104,14 +110,13 @@ def _changed(folder: ExperimentFolder, new: Experiment) -> list[str]:
             before, now = old.given(arm), new.given(arm)
             for key in [key for key in before | now if before.get(key) != now.get(key)]:
                 line = line_of(new.text, "arms", arm, key) or line_of(new.text, "settings", key)
-                problems.append(f"{f'line {line}: ' if line else ''}{key} of the arm {arm!r} was "
-                                f"{before.get(key, 'not set')!r}, and there are runs with that. {another}")
+                problems.append(f"{line}{key} of the arm {arm!r} was {before.get(key, 'not set')!r}, and there are "
+                                f"runs with that. {another}")
     problems += [f"the seed {seed} has runs and is gone from the file. {another}"
                  for seed in dict.fromkeys(seed for _, seed in begun) if seed not in new.seeds]
     if any(folder.summaries().values()):
-        problems += [f"line {line_of(new.text, key) or 1}: {key} was {getattr(old, key)!r}, and there are results "
-                     f"already. {another}"
-                     for key in ("measures", "baseline") if getattr(old, key) != getattr(new, key)]
+        problems += [f"{line_of(new.text, key)}{key} was {getattr(old, key)!r}, and there are results already. "
+                     f"{another}" for key in ("measures", "baseline") if getattr(old, key) != getattr(new, key)]
     return problems
 
 # %% ../../nbs/7_experiment/02_folder.ipynb #86f57a42

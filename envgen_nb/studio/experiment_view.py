@@ -21,7 +21,7 @@ from traitlets import HasTraits, Unicode
 from ..experiment.file import Experiment
 from ..experiment.folder import ExperimentFolder, RunStatus
 from ..experiment.places import make_place
-from ..experiment.schedule import forecast, run_experiment
+from ..experiment.schedule import mean_seconds, run_experiment
 from ..game.files import write_text
 from ..game.words import counted
 from ..results import limits_of
@@ -245,10 +245,10 @@ def state_line(folder: ExperimentFolder, states: Sequence[RunStatus] | None = No
     counts = {name: sum(state.state == name for state in states) for name in ("done", "running", "waiting", "failed")}
     said = f"{counts['done']} of {len(states)} runs done" + "".join(
         f", {counts[name]} {name}" for name in ("running", "waiting", "failed") if counts[name])
-    expected = forecast(folder, check=False).seconds
-    if not expected or counts["done"] == len(states):
+    each, left = mean_seconds(folder), len(states) - counts["done"]
+    if not each or not left:
         return said
-    return f"{said}; about {duration(expected / max(jobs, counts['running'], 1))} left"
+    return f"{said}; about {duration(each * left / max(jobs, counts['running'], 1))} left"
 
 # %% ../../nbs/8_studio/14_experiment_view.ipynb #2ce64e2e
 def results_html(folder: ExperimentFolder) -> str:
