@@ -51,7 +51,7 @@ class ExperimentFolder:
 
     def summary(self, arm: str, seed: int) -> dict[str, Any] | None:
         "Return the `results.summary` of a finished run, or None; `ExperimentError` if it is that of another run."
-        path, advice = self.beside(arm, seed, self.SUMMARY), "Delete it: it is made again from the run, if that is there"
+        path, advice = self.beside(arm, seed, self.SUMMARY), "Delete it: it is made again from the run if that exists"
         found = read_file(path, parse_summary, f"{advice}.")
         for name, value in (self.experiment.given(arm) | {"seed": seed}).items() if found else ():
             now = found["settings"].get(name, value)
