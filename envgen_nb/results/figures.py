@@ -9,7 +9,6 @@ __all__ = ['NOTHING', 'BEFORE_EDIT', 'Change', 'percents_moved', 'changes', 'mos
 
 # %% ../../nbs/6_results/05_figures.ipynb #783303ad
 import functools
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +20,10 @@ from ..cycle.context import in_the_original, origins
 from ..cycle.folder import RunFolder
 from ..designer.records import SELDOM, missing_conditions, shown_conditions
 from ..designer.reply import strip_markdown
-from . import Measurement, binned_returns, edges, measured_rates, training_episodes, training_score
+from . import Measurement, learning_curve, measurements, training_episodes, training_score
 from .charts import COLOURS, Chart, Series, chart, estimate_traces
-from .page import render
-from .statistics import Estimate, Measured
+from .page import render, webp
+from .statistics import Estimate
 from ..game.words import counted
 
 # %% ../../nbs/6_results/05_figures.ipynb #98f1917e
@@ -81,16 +80,18 @@ def of_episodes(run: RunFolder, episodes: int) -> str:
 
 
 def table_text(run: RunFolder) -> str:
-    "Return success rates before and after as text for a terminal; below, the score's two readings and the reward."
-    measured = measured_rates(run)
+    "Return success rates before and after as text for a terminal; below, the score's two readings and the return."
+    measured = list(measurements(run).values())
     if not measured:
         return NOTHING
     first, last = measured[0], measured[-1]
     rows = [f"{'objective':24}{'before':>9}{'after':>9}{'change':>9}"]
     rows += [f"{c.objective:24}{c.before.value:7.0f} %{c.after.value:7.0f} %{c.gain:+9d}"
              f"{of_episodes(run, c.after.count)}" for c in changes(first, last)]
-    rows += [sample_text(run), f"\nscore of the policy          {first.score:6.1f} % before, {last.score:.1f} % after",
-             f"reward of its episodes       {first.reward.value:6.1f}   before, {last.reward.value:.1f} after"]
+    rows += [sample_text(run),
+             f"\nscore of the policy          {first.score.value:6.1f} % before, {last.score.value:.1f} % after",
+             f"return of its episodes       {first.episode_return.value:6.1f}   before, "
+             f"{last.episode_return.value:.1f} after"]
     if (training := training_score(run)) is not None:
         episodes = training_episodes(run)
         cut = f", {episodes.cut.sum():,} of them cut by the end of training" if episodes.cut.any() else ""
@@ -103,7 +104,7 @@ _BLUE, _ORANGE, _GREY = COLOURS[0], COLOURS[1], COLOURS[7]
 
 def success_figure(run: RunFolder) -> Chart:
     "Each objective's success rate before (circle) and after (diamond)."
-    measured, title = measured_rates(run), "Success rates in the original game"
+    measured, title = list(measurements(run).values()), "Success rates in the original game"
     if not measured:
         return chart([], title, empty=NOTHING, height=240)
     rows = changes(measured[0], measured[-1])[::-1]
@@ -121,11 +122,10 @@ def success_figure(run: RunFolder) -> Chart:
     return figure.update_xaxes(range=[-3, 103]).update_yaxes(categoryarray=names, categoryorder="array")
 
 # %% ../../nbs/6_results/05_figures.ipynb #cf2153a4
-def by_rate(runs: Sequence[RunFolder]) -> list[str]:
-    "The objectives by their latest success rates, the lowest first; of several runs of a game by their mean."
-    objectives = runs[0].simulator.objectives
-    latest = [list(run.evaluations().values())[-1].feedback(objectives) for run in runs if run.evaluations()]
-    return sorted(objectives, key=lambda objective: sum(feedback[objective][0] for feedback in latest))
+def by_rate(run: RunFolder) -> list[str]:
+    "Return the objectives by their latest success rates, the lowest first."
+    latest = [found.feedback(run.simulator.objectives) for found in list(run.evaluations().values())[-1:]]
+    return sorted(run.simulator.objectives, key=lambda objective: [rates[objective][0] for rates in latest])
 
 
 def after_words(cycle: str) -> str:
@@ -134,12 +134,9 @@ def after_words(cycle: str) -> str:
     return names.get(cycle, f"after {cycle.replace('-', ' ')}")
 
 
-def heatmap_figure(
-    run: RunFolder,
-    rows: Sequence[str] | None = None,   # the objectives from the bottom up; None: by their latest rate
-) -> Chart:
-    "Success rates after each cycle: one row per objective, one column per measurement."
-    measured, names, title = run.evaluations(), list(rows or by_rate([run])), "Success after each cycle (%)"
+def heatmap_figure(run: RunFolder) -> Chart:
+    "Success rates after each cycle: one row per objective, by their latest rate, one column per measurement."
+    measured, names, title = run.evaluations(), by_rate(run), "Success after each cycle (%)"
     if not measured:
         return chart([], title, empty=NOTHING, height=240)
     found = [evaluation.feedback(run.simulator.objectives) for evaluation in measured.values()]
@@ -148,23 +145,19 @@ def heatmap_figure(
     cells = go.Heatmap(z=rates, x=columns, y=[name.replace("_", " ") for name in names], zmin=0, zmax=100,
                        colorscale="Blues", text=rates, texttemplate="%{text:.0f}", colorbar={"title": {"text": "%"}},
                        hovertemplate="%{y}, after cycle %{x}: %{z:.0f}%<extra></extra>")
-    figure = chart([cells], title, "cycle", height=70 + 20 * len(names))
-    return figure.update_xaxes(type="category")
+    return chart([cells], title, "cycle", height=70 + 20 * len(names)).update_xaxes(type="category")
 
 # %% ../../nbs/6_results/05_figures.ipynb #0718c19f
 def measured_figure(
-    run: RunFolder,
-    found: dict[str, tuple[Measured, Measured]],   # as from `measurements`
-    reward: bool = False,                          # the reward of an episode in place of the score
+    measured: Sequence[Measurement],
+    returns: bool = False,              # the return of an episode in place of the score
 ) -> Chart:
-    "The score, or the reward, at each measurement over the steps of the run, with intervals over its episodes."
-    title = "Reward of an episode" if reward else "Score in the original game (%)"
-    steps = {one.cycle: (one.step, one.reward.count) for one in measured_rates(run)} if found else {}
-    series = Series(title, [steps[cycle][0] for cycle in found],
-                    [Estimate(*pair[reward], steps[cycle][1]) for cycle, pair in found.items()],
-                    _ORANGE if reward else _BLUE)
+    "The score, or the return, at each measurement over the steps of the run, with intervals over its episodes."
+    title = "Return of an episode" if returns else "Score in the original game (%)"
+    found = [one.episode_return if returns else one.score for one in measured]
+    series = Series(title, [one.step for one in measured], found, _ORANGE if returns else _BLUE)
     traces = [trace.update(showlegend=False) for trace in estimate_traces(series, band=False, unit="episode")]
-    return chart(traces if found else [], title, "environment steps", height=300, empty=NOTHING)
+    return chart(traces if measured else [], title, "environment steps", height=300, empty=NOTHING)
 
 # %% ../../nbs/6_results/05_figures.ipynb #74aac11c
 def learning_figure(
@@ -172,20 +165,20 @@ def learning_figure(
     stretches: int = 40,      # of equal length; a point for each
 ) -> Chart:
     "Mean return of the training episodes in each stretch of a run; the phases in designed worlds are shaded."
-    marks, traces, shaded = edges([run], stretches), [], []
-    middle = ((marks[:-1] + marks[1:]) / 2).tolist()
+    traces, shaded = [], []
     for phase, colour, name in (("original", _BLUE, "original game"), ("worlds", _ORANGE, "designed worlds")):
-        found = binned_returns(run, marks, phase)
+        middle, found = learning_curve(run, stretches, phase)
         means = [float(returns.mean()) if len(returns) else None for returns in found]
         texts = [counted(len(returns), "episode") for returns in found]
-        traces.append(go.Scatter(x=middle, y=means, name=name, mode="lines+markers", line={"color": colour}, text=texts,
-                                 marker={"size": 5, "color": colour}, hovertemplate="%{y:.2f}, mean of %{text}"))
+        traces.append(go.Scatter(x=middle.tolist(), y=means, name=name, mode="lines+markers", line={"color": colour},
+                                 text=texts, marker={"size": 5, "color": colour},
+                                 hovertemplate="%{y:.2f}, mean of %{text}"))
     for cycle in run.cycles:
         if steps := [record["step"] for record in run.metrics(cycle) if record["phase"] == "worlds"]:
             shaded.append({"type": "rect", "x0": steps[0], "x1": steps[-1], "y0": 0, "y1": 1, "yref": "paper",
                            "fillcolor": _ORANGE, "opacity": 0.1, "line": {"width": 0}})
     ended = any(value is not None for trace in traces for value in trace.y)
-    figure = chart(traces if ended else [], "Mean reward of training episodes", "environment steps", above=True,
+    figure = chart(traces if ended else [], "Mean return of training episodes", "environment steps", above=True,
                    height=300, empty="No training episode has ended yet.")
     return figure.update_layout(shapes=shaded if ended else [])
 
@@ -211,16 +204,12 @@ BEFORE_EDIT = "The world was edited by hand. The designer’s purpose, of before
 
 
 @functools.lru_cache(maxsize=64)
-def _smaller(path: Path, width: int, changed: float) -> bytes:      # changed: time of the last change of the file
-    "A cycle's picture sheet as a small WebP; empty if it is damaged."
-    buffer = io.BytesIO()
+def _small_sheet(path: Path, width: int, changed: float) -> bytes:      # changed: time of the last change of the file
+    "Return a cycle's picture sheet as a small WebP; empty if it is damaged."
     try:
-        picture = Image.open(path).convert("RGB")
-        picture.thumbnail((width, width * 2))
-        picture.save(buffer, "WEBP", quality=75, method=1)
+        return webp(Image.open(path).convert("RGB"), width, 75)
     except (OSError, SyntaxError, ValueError):                      # what Pillow raises for a damaged picture
         return b""
-    return buffer.getvalue()
 
 
 def worlds_html(
@@ -236,5 +225,5 @@ def worlds_html(
         for source, purpose, world in zip(origins(run, cycle), run.purposes(cycle), run.worlds(cycle), strict=True):
             first, _, rest = (strip_markdown(purpose).strip() or str(world)).partition("\n")
             worlds.append((source, first, rest))
-        cycles.append((cycle, _smaller(path, width, path.stat().st_mtime), path.name, worlds))
+        cycles.append((cycle, _small_sheet(path, width, path.stat().st_mtime), path.name, worlds))
     return render("worlds.html", cycles=cycles, count=len(drawn), width=width, before_edit=BEFORE_EDIT)

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from IPython.display import HTML, display
+from jinja2 import TemplateError
 from tqdm import tqdm
 
 from ..cycle.events import Event
 from ..cycle.folder import PLACES
 from ..game.files import read_jsonl
 from ..game.world import printable
-from ..game.words import counted
 from .page import render
 
 # %% ../../nbs/6_results/07_progress.ipynb #6c7d4724
@@ -45,48 +45,10 @@ def best_rates(success: dict[str, Any], most: int = 4) -> str:
 def say(record: dict[str, Any]) -> str:
     "Return one event, as logged in events.jsonl, as a line of text."
     try:
-        return printable(_said(record))
-    except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+        return printable(render("event.txt", record=record, places=PLACES, duration=duration,
+                                best_rates=best_rates).strip())
+    except (TemplateError, LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
         return f"{record['event']} (its line in events.jsonl is damaged)"
-
-
-def _said(record: dict[str, Any]) -> str:
-    "Return the line of an event; raises if a value is missing or of the wrong type."
-    cycle = record.get("cycle", "").replace("-", " ")
-    match record["event"]:
-        case "Started":
-            begins = "Going on with" if record["resumed"] else "Starting"
-            other = ", ".join(record.get("changes", ()))
-            return f"{begins} {record['folder']}: {counted(record['steps'], 'step')}" + (
-                f"; not as before: {other}. Results may differ in their last digits" if other else "")
-        case "Prompted":
-            return f"{cycle}: asking the designer"
-        case "Preparing":
-            return "Starting; the first time on a machine the game is compiled, which takes one to three minutes"
-        case "Waiting":
-            attempt = f"attempt {record['attempt']} of {record['attempts']}"
-            return f"{cycle}: waiting for the designer ({attempt}): {record['text']}"
-        case "Replied":
-            return f"{cycle}: reply {record['attempt']}" + "".join(f"; {note}" for note in record["notes"])
-        case "Rejected":
-            complaints = record["complaints"]
-            others = "; the others are in the cycle's folder" if len(complaints) > 1 else ""
-            return f"{cycle}: sent back with {counted(len(complaints), 'complaint')}: {complaints[0]}{others}"
-        case "Accepted":
-            return f"{cycle}: {counted(len(record['purposes']), 'world')}"
-        case "Training":
-            count = record.get("episodes", 0)
-            return (f"{cycle}: {100 * record['cycle_done'] / record['cycle_steps']:.0f}%, {PLACES[record['phase']]} · "
-                    f"{record['steps_per_second']:,.0f} steps/s · {duration(record['seconds_left'])} left · "
-                    f"{best_rates(record['success'])}" + (f" of {count} episodes" if count else ""))
-        case "Evaluating":
-            return f"{cycle}: measuring, {counted(record['episodes'], 'episode')}"
-        case "Evaluated":
-            return (f"{cycle}: score {record['score']:.1f}%, return {record['episode_return']:.1f} · "
-                    f"{best_rates(record['success'])}")
-        case "Finished":
-            return f"Finished in {duration(record['seconds'])} of work, all sessions together, pauses left out"
-    return record["event"]
 
 # %% ../../nbs/6_results/07_progress.ipynb #1a351e70
 PREPARING = {"event": "Preparing"}      # before the first event of a run that starts or goes on

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['FEEDBACK', 'PICTURES', 'CLIP', 'TEXTS', 'Tell', 'absent', 'command', 'by_hand', 'designer_words', 'state_words',
-           'spent', 'machine_words', 'cost', 'result_html', 'webp', 'world_pictures', 'small_clip', 'agent_html',
-           'gaps_html', 'moved_html', 'conversation', 'story_html', 'charts_html', 'rates_html', 'settings_html',
-           'sections', 'page', 'write_report', 'run_figures', 'write_interactive', 'share_run']
+           'spent', 'result_html', 'world_pictures', 'small_clip', 'agent_html', 'gaps_html', 'moved_html',
+           'conversation', 'story_html', 'charts_html', 'rates_html', 'settings_html', 'sections', 'page',
+           'write_report', 'run_figures', 'write_interactive', 'share_run']
 
 # %% ../../nbs/6_results/08_report.ipynb #48a70603
 import io
@@ -39,16 +39,15 @@ from ..designer.prompt import load_templates
 from ..designer.records import SELDOM, WorldRecord, missing_conditions, spending
 from ..designer.reply import strip_markdown
 from ..game.files import write_text
-from . import Measurement, measured_rates, measurements, training_score
-from .archive import archive_html
+from . import Measurement, measurements, seconds_spent, training_score
+from .archive import archive_html, tried_html
 from .charts import Chart, svg
 from envgen_nb.results.figures import (
     BEFORE_EDIT, NOTHING, after_words, by_rate, changes, heatmap_figure, learning_figure, measured_figure, missing_html,
     most_changed, of_episodes, success_figure,
 )
-from .page import fold, note, render, table
+from .page import note, render, webp
 from .progress import duration
-from .statistics import Measured
 from ..game.words import counted, settings_in_words
 
 # %% ../../nbs/6_results/08_report.ipynb #b1283388
@@ -94,7 +93,7 @@ def by_hand(run: RunFolder) -> list[str]:
 def designer_words(run: RunFolder) -> str:
     "Return the designer of the worlds; if there were several, with the cycles of each."
     known = {"rules": "rules (written by hand, no language model)", "none": "none (no designed worlds)",
-             "replay": "replay (recorded replies)", "manual": "manual (replies that a person brought)"}
+             "replay": "replay (recorded replies)", "manual": "manual (replies brought by hand)"}
     names, of = designer_names(run), designed_by(run)
     where = {name: ", ".join(cycle.replace("-", " ") for cycle, one in of.items() if one == name) for name in names}
     return "; ".join(known.get(name, name) + (f" in {where[name]}" if len(names) > 1 else "") for name in names)
@@ -111,65 +110,32 @@ def state_words(run: RunFolder) -> str:
     here, steps = position(run), {"design": "worlds are to be designed", "train": "training", "evaluate": "measuring"}
     return f"not finished: {here.cycle.replace('-', ' ')} of {run.settings.num_cycles}, {steps.get(here.step, '')}"
 
-# %% ../../nbs/6_results/08_report.ipynb #1337a842
+
 def spent(run: RunFolder) -> str:
     "Return how long the work took, in all sessions."
-    whole = worked(run.events())
-    training = sum(sum(record.get("seconds", {}).values()) for cycle in run.cycles for record in run.metrics(cycle))
+    whole, training = worked(run.events()), seconds_spent(run)["training"]
     return f"{duration(whole)} of work, {duration(training)} of it training" if whole else "not known"
 
-
-def machine_words(run: RunFolder) -> str:
-    "Return the machine, and what was different when the run was resumed."
-    known = machines(run)
-    found = [f"{known[0]['processor']}, {counted(known[0]['cores'], 'core')}"]
-    found += [f"later {', '.join(machine_changes(before, now))}" for before, now in pairwise(known)]
-    return "; ".join(found)
-
-
-def cost(run: RunFolder) -> str:
-    "Return the cost of the calls to a model."
-    usage = run.usage()
-    return (f"{counted(usage.calls, 'call')}, {usage.tokens_in:,} tokens in, {usage.tokens_out:,} out, price "
-            f"{usage.cost}" if usage.calls else "no model was asked")
-
 # %% ../../nbs/6_results/08_report.ipynb #ae393337
-def result_html(run: RunFolder, found: dict[str, tuple[Measured, Measured]]) -> str:
-    "Return the section of the result: score and reward, designer, agent and machine, and the command."
-    settings, cycles, numbers = run.settings, list(found), []
-    facts = {"Designer": designer_words(run), "Agent": f"{settings.preset}, learner {settings.learner}",
-             "Seed": settings.seed, "Feedback": FEEDBACK.get(settings.feedback, f"the rates of {settings.feedback}"),
-             "Begun": run.info["created"].replace("T", ", ")[:17], "Duration": spent(run), "Cost": cost(run),
-             "Machine": machine_words(run)}
-    if cycles:
-        first, last = found[cycles[0]], found[cycles[-1]]
-        numbers = [(name, f"{now.value:.1f}{unit}", f"[{now.low:.1f}, {now.high:.1f}]",
-                    f"before training {before.value:.1f}{unit}" if len(cycles) > 1 else "")
-                   for name, unit, before, now in zip((f"Score {after_words(cycles[-1])}", "Reward of an episode"),
-                                                      ("%", ""), first, last, strict=True)]
-        whole = all(run.metrics(cycle) for cycle in run.cycles[1:run.cycles.index(cycles[-1]) + 1])
-        if whole and (training := training_score(run)) is not None:
-            numbers.append(("Score over training", f"{training:.1f}%", "",
-                            "of all training episodes in the original game, the beginner’s too"))
-    return render("result.html", numbers=numbers, facts=facts, by_hand=by_hand(run), nothing=NOTHING,
-                  episodes=len(run.evaluation(cycles[-1]).returns) if cycles else 0,
-                  command=re.split(r" (?=-p \w+ )", command(run)))       # in parts within which no line ends
+def result_html(run: RunFolder, measured: dict[str, Measurement]) -> str:
+    "Return the section of the result: score and return, designer, agent and machine, and the command."
+    known, last = machines(run), next(reversed(measured.values()), None)
+    changed = [f"later {', '.join(machine_changes(before, now))}" for before, now in pairwise(known)]
+    whole = last and all(run.metrics(cycle) for cycle in run.cycles[1:run.cycles.index(last.cycle) + 1])
+    return render("result.html", run=run, settings=run.settings, usage=run.usage(), nothing=NOTHING, last=last,
+                  first=next(iter(measured.values()), None), when=last and after_words(last.cycle),
+                  training=training_score(run) if whole else None, designer=designer_words(run), spent=spent(run),
+                  feedback=FEEDBACK.get(run.settings.feedback, f"the rates of {run.settings.feedback}"),
+                  machine="; ".join([f"{known[0]['processor']}, {counted(known[0]['cores'], 'core')}", *changed]),
+                  command=re.split(r" (?=-p \w+ )", command(run)), by_hand=by_hand(run))
 
 # %% ../../nbs/6_results/08_report.ipynb #bb0646a1
 PICTURES = 300_000      # bytes of all pictures of worlds
 CLIP = 100_000          # of a clip
 
 
-def webp(picture: np.ndarray, width: int, quality: int = 60) -> bytes:
-    "A picture (H, W, 3) uint8 as a small WebP."
-    image, buffer = Image.fromarray(picture), io.BytesIO()
-    image.thumbnail((width, 4 * width), Image.Resampling.LANCZOS)
-    image.save(buffer, "WEBP", quality=quality, method=4)
-    return buffer.getvalue()
-
-
 def world_pictures(run: RunFolder) -> dict[str, list[bytes]]:
-    """The worlds of each cycle as WebP, as large as there is room for; not of all cycles, if they are too many.
+    """Return the worlds of each cycle as WebP, as large as there is room for; not of all cycles, if they are too many.
 
     Their size is estimated from a dozen of them, so that no picture is made that is not shown."""
     worlds = {cycle: found for cycle in run.cycles if (found := run.worlds(cycle))}
@@ -242,19 +208,6 @@ def _purpose(text: str) -> tuple[str, str]:
     return (first, rest) if len(first) <= 320 else (first[:300] + " …", text)
 
 
-def _played(run: RunFolder, found: WorldRecord | None) -> str:
-    "Return what happened in a world."
-    if found is None or not found.episodes:
-        return ""
-    best = sorted(found.success.items(), key=lambda one: -one[1])[:3]
-    often = ", ".join(f"{name.replace('_', ' ')} {rate:.0f}%" for name, rate in best if rate)
-    reward = "" if found.episode_return is None else f", mean reward {found.episode_return:.1f}"
-    spent = [f"{much:.1f} {item} ({again:.1f} again)"
-             for item, (much, again, _) in spending(found, run.simulator.costs).items()]
-    return (f"Played: {counted(found.episodes, 'episode')}{reward}" + (f"; {often}" if often else "")
-            + (f". Spent in an episode: {', '.join(spent)}" if spent else ""))
-
-
 def _worlds(run: RunFolder, cycle: str, pictures: Sequence[bytes], records: Sequence[WorldRecord]) -> list[dict]:
     "Return the worlds of a cycle for the template."
     worlds = run.worlds(cycle)
@@ -262,15 +215,9 @@ def _worlds(run: RunFolder, cycle: str, pictures: Sequence[bytes], records: Sequ
     known = zip(worlds, run.purposes(cycle) if worlds else [], sources, strict=True)
     return [{"picture": pictures[k] if pictures else b"", "edited": source == "edited", "purpose": _purpose(purpose),
              "settings": "; ".join(settings_in_words(world)) or "all as in the game",
-             "played": _played(run, records[k] if k < len(records) else None)}
+             "played": records[k] if k < len(records) and records[k].episodes else None,
+             "spent": spending(records[k], run.simulator.costs) if k < len(records) else {}}
             for k, (world, purpose, source) in enumerate(known)]
-
-
-def _tried(run: RunFolder, cycle: str) -> list[list[str]]:
-    "Return the rows of a trial: number, taken, reward of the agent and of random actions."
-    return [[str(k), "yes" if taken else "no", *("–" if one is None or one.episode_return is None
-                                                 else f"{one.episode_return:.1f}" for one in (mine, other))]
-            for k, (mine, other, taken) in enumerate(tried_out(run, cycle), 1)]
 
 # %% ../../nbs/6_results/08_report.ipynb #0488d21e
 def moved_html(before: Measurement, now: Measurement, most: int = 6) -> str:
@@ -294,7 +241,7 @@ def conversation(run: RunFolder, cycle: str, room: list[int]) -> list[tuple[str,
     return found
 
 # %% ../../nbs/6_results/08_report.ipynb #768c7567
-def story_html(run: RunFolder, found: dict[str, tuple[Measured, Measured]]) -> str:
+def story_html(run: RunFolder, measured: dict[str, Measurement]) -> str:
     "Return the section of the cycles that have begun."
     begun = [cycle for cycle in run.cycles[1:] if run.worlds(cycle) or run.metrics(cycle) or run.evaluation(cycle)
              or run.text(cycle, RunFolder.PROMPT)]
@@ -303,20 +250,19 @@ def story_html(run: RunFolder, found: dict[str, tuple[Measured, Measured]]) -> s
     drawn = _or_else(run, partial(world_pictures, run), {}, "The worlds are not drawn")
     known = all(run.worlds(cycle) for cycle in begun if run.has_worlds(cycle) and cycle != begun[-1])
     designed = [cycle for cycle in run.cycles if run.worlds(cycle)]
-    records = dict(zip(designed, world_records(run), strict=True)) if known else {}
-    measured, room = {one.cycle: one for one in measured_rates(run)}, [TEXTS]
+    records, room = dict(zip(designed, world_records(run), strict=True)) if known else {}, [TEXTS]
 
     def story(cycle: str) -> str:
-        before, tried = run.cycles[run.cycles.index(cycle) - 1], _tried(run, cycle)
+        before, tried = run.cycles[run.cycles.index(cycle) - 1], tried_out(run, cycle)
         unmeasured = next((one for one in (cycle, before) if one not in measured), "")
         return render(
             "cycle.html", cycle=cycle, has_worlds=run.has_worlds(cycle), before_edit=BEFORE_EDIT, unmeasured=unmeasured,
             title="Training on in the original game" if cycle == "final" else cycle.replace("-", " ").capitalize(),
             gaps=gaps_html(run, before) if run.worlds(cycle) else "", bottleneck=run.bottleneck(cycle),
-            worlds=_worlds(run, cycle, drawn.get(cycle, ()), records.get(cycle, ())), tried=tried,
-            taken=sum(row[1] == "yes" for row in tried), conversation=conversation(run, cycle, room),
-            moved="" if unmeasured else moved_html(measured[before], measured[cycle]),
-            score="" if unmeasured else " → ".join(f"{found[one][0].value:.1f}%" for one in (before, cycle)))
+            worlds=_worlds(run, cycle, drawn.get(cycle, ()), records.get(cycle, ())), tried=len(tried or ()),
+            taken=sum(taken for _, _, taken in tried or ()), trial=tried_html(run, cycle),
+            conversation=conversation(run, cycle, room), both=[measured.get(one) for one in (before, cycle)],
+            moved="" if unmeasured else moved_html(measured[before], measured[cycle]))
 
     left = [cycle for cycle in begun if run.worlds(cycle) and cycle not in drawn]
     return "".join(_or_else(run, partial(story, cycle), "", f"{cycle} cannot be shown") for cycle in begun) + note(
@@ -334,9 +280,10 @@ def _or_else(run: RunFolder, make: Callable[[], Any], otherwise: Any, what: str)
         return otherwise
 
 # %% ../../nbs/6_results/08_report.ipynb #674973ef
-def charts_html(run: RunFolder, found: dict[str, tuple[Measured, Measured]]) -> str:
+def charts_html(run: RunFolder, measured: dict[str, Measurement]) -> str:
     "Return all drawings, each 340 pixels wide."
-    small = [measured_figure(run, found), measured_figure(run, found, reward=True)] if found else []
+    found = list(measured.values())
+    small = [measured_figure(found), measured_figure(found, returns=True)] if found else []
     drawn = [svg(figure, width=340, height=248) for figure in (*small, learning_figure(run))]
     drawn += [svg(heatmap_figure(run), width=340)] if found else []
     return f'<div class="charts">{"".join(f"<div>{one}</div>" for one in drawn)}</div>' + note(
@@ -345,7 +292,7 @@ def charts_html(run: RunFolder, found: dict[str, tuple[Measured, Measured]]) -> 
 # %% ../../nbs/6_results/08_report.ipynb #cc8f7b0d
 def rates_html(run: RunFolder) -> str:
     "Return the table of success rates before and after, the highest rate first."
-    measured, order = measured_rates(run), by_rate([run])[::-1]
+    measured, order = list(measurements(run).values()), by_rate(run)[::-1]
     found = sorted(changes(measured[0], measured[-1]), key=lambda one: order.index(one.objective)) if measured else []
     return render("rates.html", run=run, changes=found, of_episodes=of_episodes, nothing=NOTHING,
                   episodes=len(run.evaluation(measured[-1].cycle).returns) if measured else 0)
@@ -355,12 +302,11 @@ def settings_html(run: RunFolder) -> str:
     "Return every setting, the machine and the versions."
     known = [{"begun": run.info["created"]}] + [
         {name: value for name, value in one.items() if name != "versions"} | one["versions"] for one in machines(run)]
-    names = dict.fromkeys(itertools.chain(*known))
-    facts = {name: " → ".join(dict.fromkeys(str(one[name]) for one in known if name in one)) for name in names}
-    settings = [[name, json.dumps(value) if isinstance(value, dict) else str(value)]
-                for name, value in run.settings.model_dump().items()]
-    return fold("every setting", table(["setting", "value"], settings)) + fold(
-        "machine and versions", table(["what", "which"], [[name, str(value)] for name, value in facts.items()]))
+    facts = {name: " → ".join(dict.fromkeys(str(one[name]) for one in known if name in one))
+             for name in dict.fromkeys(chain(*known))}
+    settings = {name: json.dumps(value) if isinstance(value, dict) else value
+                for name, value in run.settings.model_dump().items()}
+    return render("settings.html", settings=settings, facts=facts)
 
 
 def _archive(run: RunFolder) -> str:
@@ -418,10 +364,10 @@ def run_figures(
     run: RunFolder,
     stretches: int = 40,      # points of the learning curve
 ) -> list[Chart]:
-    "Return the figures of a run for a notebook: success rates, their course over the cycles, score, reward, training."
-    found = measurements(run)
-    return [success_figure(run), heatmap_figure(run), measured_figure(run, found),
-            measured_figure(run, found, reward=True), learning_figure(run, stretches)]
+    "Return the figures of a run for a notebook: success rates, their course over the cycles, score, return, training."
+    found = list(measurements(run).values())
+    return [success_figure(run), heatmap_figure(run), measured_figure(found), measured_figure(found, returns=True),
+            learning_figure(run, stretches)]
 
 
 def write_interactive(
@@ -448,18 +394,17 @@ def share_run(
         file for name in names if not os.path.lexists(file := folder.with_name(f"{name}.zip")))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    left_out = {folder / "report.html", path, temporary}
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as whole:
             for file in sorted(folder.rglob("*")):
                 inside = file.relative_to(folder)
-                hidden = any(part.startswith(".") for part in inside.parts) or file in (path, temporary)
+                hidden = any(part.startswith(".") for part in inside.parts)
                 agent = file.name == RunFolder.CHECKPOINT and not checkpoints
-                old = file == folder / "report.html"
-                if file.is_file() and not file.is_symlink() and not hidden and not agent and not old:
+                if file.is_file() and not (file.is_symlink() or hidden or agent or file in left_out):
                     whole.write(file, Path(folder.name) / inside)
             snapshot = RunFolder(run.path, snapshot=True)       # not into the run's folder, which may be another user's
-            report = page(snapshot, tell)
-            whole.writestr(f"{folder.name}/report.html", report)
+            whole.writestr(f"{folder.name}/report.html", page(snapshot, tell))
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
