@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from envgen_nb.agent.checkpoint import load_checkpoint
-from envgen_nb.curriculum import Learnability
+from envgen_nb.curriculum import Learnability, curricula
+from envgen_nb.curriculum.ladder import Ladder
 from envgen_nb.cycle import ask
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.context import archived, as_designed, design_context, world_records
@@ -25,6 +26,7 @@ from envgen_nb.designer.records import format_spending
 from envgen_nb.designer.reply import Design
 from envgen_nb.designer.rules import Rules
 from envgen_nb.experiment.batch import read_parameters
+from envgen_nb.game.episodes import Course
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.results.archive import context_html, tried_html
 from envgen_nb.results.figures import missing_html
@@ -365,6 +367,36 @@ def test_a_run_whose_worlds_are_chosen_by_what_can_be_learned(curriculum, tmp_pa
     played = [set(run.episodes(record).worlds.tolist()) for record in run.metrics("cycle-3")]
     assert set.union(*played) & {1, 2, 3, 4} and set.union(*played) & {5, 6} and all(0 in one for one in played[-1:])
     same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))
+
+
+class Climbing(Ladder):
+    """The worlds of each cycle are a ladder to the first wood, which is open while that is not reached always."""
+
+    def begin(self, worlds, steps):
+        if worlds:
+            self.climb([Course(OBJECTIVES.index("collect_wood"), (), tuple(worlds))], self.done, self.total)
+        return super().begin(worlds, steps)
+
+
+@pytest.mark.long
+def test_a_run_that_climbs_ladders(tmp_path, monkeypatch):
+    """Positions are in the metrics when they change; a run that is stopped and resumed again and again is the same."""
+    if "climbing" not in curricula.names():
+        curricula.register("climbing", f"{__name__}:Climbing")
+    settings = make_settings(**SMALL | {"cycle_steps": 8_192, "world_length": 32, "curriculum": "climbing",
+                                        "curriculum_options": {"weak": 100, "mastered": 5, "episodes": 5}})
+    run = create_run(settings, tmp_path / "run")
+    list(run_cycles(run.path))
+    kept = [[record.get("ladders") for record in run.metrics(cycle)] for cycle in ("cycle-1", "cycle-2", "cycle-3")]
+    assert all(one[0] and one[-1] for one in kept) and any(None in one for one in kept)
+    found = [ladders for one in kept for ladders in one if ladders]
+    assert {len(ladders) for ladders in found} == {1} and {0, 1, 2} == {ladders[0]["at"] for ladders in found}
+    assert any(ladders[0]["playing"] for ladders in found)
+    same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))
+    path = run.file(RunFolder.METRICS, "cycle-1")
+    path.write_text(path.read_text().replace('"ladders": [{', '"ladders": [3, {', 1))
+    with pytest.raises(RunFolderError, match="wrong ladders"):
+        RunFolder(run.path).metrics("cycle-1")
 
 
 @pytest.mark.long
