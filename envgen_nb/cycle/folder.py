@@ -419,6 +419,7 @@ def metrics(self: RunFolder, cycle: str) -> list[dict[str, Any]]:
         _check(record["phase"] in PLACES and type(record["step"]) is int, "no phase or no step")
         _check(all(isinstance(took, int | float) for took in record.get("seconds", {}).values()), "wrong times")
         _check(all(len(one) == 3 and type(one[0]) is int for one in record.get("archive", ())), "a wrong archive")
+        _check(all(type(one) is dict and type(one["at"]) is int for one in record.get("ladders", ())), "wrong ladders")
         self.episodes(record)
 
     return self._log(f"{cycle}/{RunFolder.METRICS}", check, "the curves and the score over training then lack it")

@@ -28,13 +28,12 @@ from ..agent.networks import get_device, gpu_facts
 from ..agent.guards import keep_memory
 from ..agent.reward import rewards
 from ..agent.train import Report, Trainer
-from ..curriculum import curricula
 from .ask import design_cycle
 from .events import Evaluated, Evaluating, Event, Finished, Started, Training, Waiting
 from envgen_nb.cycle.folder import (
     PHASES, Recent, RunFolder, RunFolderError, counted_in, in_phase, machine_changes, machines, spent_rollouts,
 )
-from .settings import RunSettings
+from .settings import RunSettings, new_curriculum
 from envgen_nb.cycle.state import (
     RunContext, checkpoint_of, close_context, cut_metrics, load_state, new_learner, open_context, save, trained_after,
     unusable,
@@ -50,7 +49,7 @@ def _make_trainer(ctx: RunContext) -> Trainer:
     venv = run.simulator.make_vec([run.original], num_envs=num_envs, seed=ctx.seed(3), obs=ctx.preset.obs,
                                   num_threads=ctx.threads, copy=False,
                                   **run.simulator.training_options(settings.vocabulary))
-    curriculum = curricula.find(settings.curriculum)(num_envs, ctx.seed(1), settings.mixture_ratio)
+    curriculum = new_curriculum(settings, ctx.seed(1))
     trainer = Trainer(ctx.learner, venv, curriculum, ctx.poll, rewards.find(settings.reward))
     begun = list(ctx.rounds)[:ctx.trained + bool(ctx.rollouts)]
     for cycle in begun:
@@ -113,11 +112,12 @@ def _train(ctx: RunContext, cycle: str) -> Iterator[Event]:
         for rollout in range(ctx.rollouts, total):
             logged, designed = time.perf_counter() - trained, trainer.venv.assigned > 0
             phase = "worlds" if designed.all() else "both" if designed.any() else "original"
+            stood = _without_rates(trainer.curriculum.positions()) if rollout else None
             report = trainer.rollout()
             trained = time.perf_counter()
             over = rollout + 1 == total and cycle == list(ctx.rounds)[-1]
             episodes = Episodes.join([cut, report.episodes, *([trainer.finish()] if over else [])])
-            _log_rollout(ctx, cycle, phase, rollout, report, episodes, logged, rollout + 1 == total)
+            _log_rollout(ctx, cycle, phase, rollout, report, episodes, logged, stood, rollout + 1 == total)
             ctx.rollouts, cut = rollout + 1, Episodes.join([])
             if time.monotonic() - saved > CHECKPOINT_SECONDS and ctx.learner.cheap_to_save and rollout + 1 < total:
                 save(ctx)
@@ -138,11 +138,18 @@ def _train(ctx: RunContext, cycle: str) -> Iterator[Event]:
     save(ctx)
 
 # %% ../../nbs/5_cycle/08_run.ipynb #8ac37f4f
+def _without_rates(positions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    "Return positions on ladders without the rates, which change with every episode."
+    return [{name: value for name, value in one.items() if name not in ("rate", "before")} for one in positions]
+
+
 def _log_rollout(ctx: RunContext, cycle: str, phase: str, rollout: int, report: Report, episodes: Episodes,
-                 logged: float, last: bool) -> None:
+                 logged: float, stood: list[dict[str, Any]] | None, last: bool) -> None:
     """Write one line in metrics.jsonl with every episode that ended or was cut, and the curves for TensorBoard.
 
-    `logged` seconds went by between the rollout before and this one: into logs, checkpoints, and readers of events."""
+    `logged` seconds went by between the rollout before and this one: into logs, checkpoints, and readers of events.
+    `stood` is the curriculum's positions before this rollout, None: it is the first of its cycle. They are written
+    when they have changed, at the beginning of a cycle and at its end."""
     seconds = report.seconds | {"log": logged}
     record = {
         "phase": phase, "rollout": rollout, "step": report.steps,
@@ -163,6 +170,8 @@ def _log_rollout(ctx: RunContext, cycle: str, phase: str, rollout: int, report: 
         record["moments"] = ctx.trainer.venv.moments
     if last and (standing := ctx.trainer.curriculum.standing()):
         record["archive"] = [[world, score, retired] for world, (score, retired) in standing.items()]
+    if (ladders := ctx.trainer.curriculum.positions()) and (last or _without_rates(ladders) != stood):
+        record["ladders"] = ladders
     append_jsonl(ctx.run.file(RunFolder.METRICS, cycle), record)
     for name, value in report.metrics.items():
         ctx.writer.add_scalar(f"train/{name}", value, report.steps)

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['OLD_NAMES', 'OWN', 'FEEDBACK', 'NAMING', 'SETTINGS', 'current_names', 'RunSettings', 'SettingsError',
-           'checked_settings', 'take_names', 'game_defaults', 'make_settings', 'changed_settings', 'new_designer',
-           'usable_settings', 'check_designer', 'training_plan', 'find_ini', 'read_ini', 'load_settings']
+           'checked_settings', 'take_names', 'game_defaults', 'make_settings', 'changed_settings', 'new_curriculum',
+           'new_designer', 'usable_settings', 'check_designer', 'training_plan', 'find_ini', 'read_ini',
+           'load_settings']
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #48bd401d
 import configparser
@@ -23,9 +24,11 @@ from ..agent.networks import get_device
 from ..agent.presets import Preset, encoders, get_preset
 from ..agent.reward import rewards
 from ..curriculum import curricula
+from ..curriculum.ladder import Ladder
 from ..designer.prompt import check_words, load_templates, take_words
 from ..designer.base import Designer, DesignerError, check_consent, designers, make_designer, options_of
 from ..designer.trust import destinations, name_destinations
+from ..game.episodes import Curriculum
 from ..game.files import local_path
 from ..game.registry import is_target
 from ..game.simulator import games, get_simulator, vocabularies
@@ -79,7 +82,8 @@ class RunSettings(BaseModel):
     cycle_steps: int = Field(240_000, ge=1, description="environment steps of training per cycle, T_LLM + T_orig")
     mixture_ratio: float = Field(0.5, ge=0, le=1, description="share of the training in designed worlds")
     curriculum: str = Field("envgen", description="which world is played when: envgen, constant, "
-                            "learnability, plr, domain_randomisation, or your own")
+                            "learnability, plr, domain_randomisation, ladder, or your own")
+    curriculum_options: dict[str, Any] = Field(default_factory=dict, description="the curriculum's own settings")
     final_steps: int = Field(1_000_000, ge=0, description="steps in the original game after the last cycle")
     world_length: int = Field(1024, ge=1, description="steps after which an episode in a designed world is cut")
     evaluation_runs: int = Field(3, ge=1, le=100, description="evaluations per measurement, for mean and std")
@@ -237,6 +241,8 @@ def make_settings(**given: Any) -> RunSettings:
 def changed_settings(settings: RunSettings, **changed: Any) -> RunSettings:
     "Return the settings of a run with those that a person has changed; only these count as written by a person."
     changed = current_names(changed)
+    if changed.get("curriculum", settings.curriculum) != settings.curriculum:
+        changed = {"curriculum_options": {}} | changed         # those of another curriculum mean nothing here
     written = {name: value for name, value in changed.items() if value != getattr(settings, name)}
     if isinstance(options := written.get("preset_options"), Mapping):
         written["preset_options"] = {name: value for name, value in options.items()
@@ -247,15 +253,21 @@ def changed_settings(settings: RunSettings, **changed: Any) -> RunSettings:
     return usable_settings(settings.model_dump() | changed, before=settings)
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #75d83b32
+def new_curriculum(settings: RunSettings, seed: int) -> Curriculum:
+    "Return the curriculum of a run; `ValueError` for an option that it does not take, or one out of range."
+    return curricula.make(settings.curriculum, settings.agent_preset.num_envs, seed, settings.mixture_ratio,
+                          **settings.curriculum_options)
+
+
 def _check_room(settings: RunSettings) -> None:
     "A `ValueError` if there are more worlds than sub-environments to play them, or they would not be played at all."
-    preset, curriculum = settings.agent_preset, curricula.find(settings.curriculum)
+    curriculum = new_curriculum(settings, settings.seed)
     if not curriculum.designed:
         if designers.find(settings.designer).designs_worlds:
             raise ValueError(f"designer: the curriculum {settings.curriculum} plays random worlds and no others, so "
                              "no designer is needed: set the designer to none")
         return
-    places = curriculum(preset.num_envs, settings.seed, settings.mixture_ratio).places()
+    places = curriculum.places()
     if settings.llm_steps and settings.num_worlds > places:
         raise ValueError(f"num_worlds: {settings.num_worlds} worlds do not fit into the {places} sub-environments in "
                          f"which {settings.preset} trains in designed worlds")
@@ -317,6 +329,27 @@ def check_designer(
         raise SettingsError(f"designer: {error}") from None
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #dee8836f
+def _climbing(settings: RunSettings) -> str:
+    "Return in words how ladders are climbed; \"\" where none are."
+    if settings.curriculum != "ladder":
+        return ""
+    ladder, preset, steps = new_curriculum(settings, settings.seed), settings.agent_preset, settings.cycle_steps
+    games, first = ladder.places(), round(ladder.start * settings.total_steps)
+    alone = (f"In the first {counted(first, 'step')} of the {settings.total_steps:,} of the whole training all of them "
+             "are the ordinary game. After that " if first else "")
+    return (f"In each cycle the agent trains for {counted(steps, 'step')}, in {preset.num_envs} games at the same "
+            f"time. {alone}{games} of them play stages of ladders, to the end of the training; the others are the "
+            f"ordinary game. A ladder is open while its goal is reached in less than {ladder.weak:g}% of the latest "
+            f"{ladder.GAME} episodes of the ordinary game, and each direct prerequisite of the goal in more than "
+            f"{ladder.learned:g}%. Of an open ladder the first stage that is not mastered is played, and the one after "
+            f"it. A stage is mastered if at least {counted(ladder.enough, 'episode')} of it have ended, and at least "
+            f"{ladder.mastered:g}% of the latest {ladder.STAGE} reached the goal; it can be lost again. At most "
+            f"{counted(ladder.slots, 'stage')} are played at a time, and share the {games} games evenly: first come "
+            "the first stages of all open ladders, the rarest goal first, then their second stages, then environments "
+            f"that are in no ladder. This is decided anew after every {preset.batch:,} steps. While no ladder is open, "
+            "all games are the ordinary game.")
+
+
 def training_plan(
     settings: RunSettings,
     number: int,             # of the cycle, from 1
@@ -331,7 +364,8 @@ def training_plan(
                      f"them equally, then for {counted(here, 'step')} in the ordinary game.",
            "constant": f"{share}, to the end of the training; the others are the ordinary game.",
            "learnability": archive + "Again and again the eight are chosen from which most can be learned.",
-           "plr": archive + "Again and again they are drawn, those from which most can be learned more often."}
+           "plr": archive + "Again and again they are drawn, those from which most can be learned more often.",
+           "ladder": _climbing(settings)}
     which = (f"Of the {settings.num_proposed} environments that you propose the {settings.num_worlds} best are taken, "
              "after they have been tried out. " if settings.num_candidates else "")
     after = (f"After the last cycle it trains for {counted(settings.final_steps, 'step')} more. "

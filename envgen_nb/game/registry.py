@@ -8,12 +8,16 @@ __all__ = ['Registry', 'is_target']
 # %% ../../nbs/1_game/03_registry.ipynb #0f884457
 import importlib
 import inspect
+import math
 import re
 import sys
 from collections.abc import Mapping
 from importlib import metadata
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_type_hints
+
+from fastcore.basics import patch
+from pydantic import TypeAdapter, ValidationError
 
 # %% ../../nbs/1_game/03_registry.ipynb #831ad9c6
 class Registry:
@@ -117,3 +121,52 @@ class Registry:
 def is_target(name: Any) -> bool:
     "True if a name is written as package.module:Class."
     return isinstance(name, str) and re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", name) is not None
+
+# %% ../../nbs/1_game/03_registry.ipynb #0b7d11a2
+@patch
+def options(self: Registry, name: str) -> tuple[str, ...]:
+    "Return the names of the options that a class takes; none of one that may not be imported."
+    if not self.usable(name):
+        return ()
+    usual = inspect.signature(self.base).parameters if self.base else {}
+    return tuple(option for option, one in inspect.signature(self.find(name)).parameters.items()
+                 if option not in usual and one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD))
+
+
+@patch
+def read_option(
+    self: Registry,
+    name: str,     # of the class
+    option: str,   # one of `options`
+    value: Any,    # text is read as a number where a number is expected
+) -> Any:
+    "Return an option in the type that the class takes; `ValueError` if it cannot be that."
+    where = f"the {self.kind} {name!r}, setting {option}"
+    kinds = get_type_hints(self.find(name).__init__, include_extras=True)
+    try:
+        found = TypeAdapter(kinds.get(option, Any)).validate_python(value)
+    except ValidationError as error:
+        said = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise ValueError(f"{where}: {said[0].lower()}{said[1:]}") from None
+    if isinstance(found, float) and not math.isfinite(found):
+        raise ValueError(f"{where}: {found} is no finite number")
+    return found
+
+
+@patch
+def make(
+    self: Registry,
+    name: str,        # as `find` takes it
+    *usual: Any,      # what all classes of the kind are made with
+    **options: Any,   # those of this class
+) -> Any:
+    "Make an object of a class; `ValueError` for an unknown name, an unknown option, or a value that makes no sense."
+    kind, known = self.find(name), self.options(name)
+    if unknown := [option for option in options if option not in known]:
+        takes = f"it takes: {', '.join(known)}" if known else "it takes none"
+        raise ValueError(f"the {self.kind} {name!r} has no setting {', '.join(unknown)}; {takes}")
+    parameters = inspect.signature(kind).parameters
+    if missing := [option for option in known
+                   if parameters[option].default is inspect.Parameter.empty and option not in options]:
+        raise ValueError(f"the {self.kind} {name!r} needs the setting {', '.join(missing)}")
+    return kind(*usual, **{option: self.read_option(name, option, value) for option, value in options.items()})
