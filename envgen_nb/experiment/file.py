@@ -74,9 +74,10 @@ class Experiment(ExperimentFile):
     def given(self, arm: str) -> dict[str, Any]:
         "The settings of an arm as they are written."
         mine, common = dict(self.arms[arm]), dict(self.settings)
-        options = common.pop("designer_options", {})
-        if mine.get("designer", common.get("designer")) == common.get("designer") and options:
-            mine["designer_options"] = options | mine.get("designer_options", {})
+        for name in ("designer", "curriculum"):
+            options = common.pop(f"{name}_options", {})
+            if mine.get(name, common.get(name)) == common.get(name) and options:
+                mine[f"{name}_options"] = options | mine.get(f"{name}_options", {})
         given = common | mine
         return given | ({"designer": designers.current(given["designer"])} if "designer" in given else {})
 
