@@ -10,7 +10,7 @@ from envgen_nb.curriculum import curricula
 from envgen_nb.curriculum.ladder import Ladder
 from envgen_nb.cycle.settings import RunSettings, SettingsError, changed_settings, make_settings, training_plan
 from envgen_nb.experiment.file import parse_experiment
-from envgen_nb.game.episodes import Course, Episodes
+from envgen_nb.game.episodes import Course, Episodes, episodes_of
 
 NONE = Episodes.join([])
 TWO = [Course(1, (0,), (1, 2, 3)), Course(2, (0, 1), (4, 5))]
@@ -19,10 +19,9 @@ TWO = [Course(1, (0,), (1, 2, 3)), Course(2, (0, 1), (4, 5))]
 def episodes_in(*rows: tuple[int, str], cut: bool = False) -> Episodes:
     """The world of each episode, and a letter for each objective: 1 reached, 0 not, - not there."""
     marks = np.array([list(row) for _, row in rows])
-    count, reached = len(rows), marks == "1"
-    worlds = np.array([world for world, _ in rows], np.int32)
-    return Episodes(np.zeros(count), np.ones(count, np.int32), reached, worlds, marks != "-", reached.astype(np.int32),
-                    np.full(count, cut))
+    return episodes_of({"return": np.zeros(len(rows)), "length": np.ones(len(rows), np.int32), "unlocked": marks == "1",
+                        "world": np.array([world for world, _ in rows], np.int32), "possible": marks != "-"},
+                       np.ones(len(rows), bool), cut)
 
 
 def climbing(courses=TWO, num_envs: int = 8, done: int = 0, total: int = 0, **options) -> Ladder:
