@@ -262,6 +262,8 @@ def new_curriculum(settings: RunSettings, seed: int) -> Curriculum:
 def _check_room(settings: RunSettings) -> None:
     "A `ValueError` if there are more worlds than sub-environments to play them, or they would not be played at all."
     curriculum = new_curriculum(settings, settings.seed)
+    if settings.design == "ladders" and type(curriculum).climb is Curriculum.climb:
+        raise ValueError(f"design: the curriculum {settings.curriculum} knows no ladders: set curriculum = ladder")
     if not curriculum.designed:
         if designers.find(settings.designer).designs_worlds:
             raise ValueError(f"designer: the curriculum {settings.curriculum} plays random worlds and no others, so "
@@ -296,7 +298,13 @@ def usable_settings(
 ) -> RunSettings:
     "Return settings whose designer, learner, curriculum and templates exist; a new run gets the game's defaults."
     given = current_names(given)
-    settings = checked_settings(given if before else game_defaults(given.get("simulator", "crafter")) | given)
+    if before is None:
+        given = game_defaults(given.get("simulator", "crafter")) | given
+        if given.get("designer") == "ladders":
+            given = {"design": "ladders"} | given
+        if given.get("design") == "ladders":
+            given = {"curriculum": "ladder", "feedback": "full"} | given
+    settings = checked_settings(given)
     if settings.vocabulary == "default":                            # a run says which it was
         first = next(iter(get_simulator(settings.simulator).vocabularies))
         settings = settings.model_copy(update={"vocabulary": first})

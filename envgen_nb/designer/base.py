@@ -187,6 +187,7 @@ designers = Registry("designer", "envgen_nb.designers", Designer, {
     "adversarial": "envgen_nb.designer.baselines:Adversarial",
     "frontier": "envgen_nb.designer.baselines:Frontier",
     "missing": "envgen_nb.designer.baselines:Missing", "backward": "envgen_nb.designer.baselines:Backward",
+    "ladders": "envgen_nb.designer.baselines:Ladders",
     "none": "envgen_nb.designer.baselines:NoWorlds",
 }, renamed={"offline": "rules"})
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Probability', 'AtLeastOne', 'drawn_worlds', 'RandomWorlds', 'FixedWorlds', 'come_before', 'from_easy_to_hard',
-           'EasyToHard', 'Adversarial', 'Frontier', 'Missing', 'Backward', 'NoWorlds']
+           'EasyToHard', 'Adversarial', 'Frontier', 'Missing', 'Backward', 'Ladders', 'NoWorlds']
 
 # %% ../../nbs/2_designer/13_baselines.ipynb #4313ede7
 import itertools
@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from .base import Designer, DesignerError, Reply, Request, make_designer, reply_with
-from .reply import Design
+from .reply import Design, read_reply
 from .trust import Destination
 from ..game.files import parse_json, write_bytes
 from ..game.simulator import Simulator
@@ -321,6 +321,41 @@ class Backward(Frontier):
 
     def intro(self, request: Request, weak: Sequence[str]) -> str:
         return "These worlds go back from what the agent cannot do yet, a step at a time."
+
+# %% ../../nbs/2_designer/13_baselines.ipynb #1add0042
+class Ladders(Designer):
+    "The ladders of a file, or the game's own, the same ones in each cycle; for runs with `design = ladders`."
+    name = "ladders"
+
+    def __init__(
+        self,
+        *,
+        file: str | Path | None = None,   # in a form that a reply may have; None: the game's own ladders
+    ):
+        if file is not None and not Path(file).expanduser().is_file():
+            raise ValueError(f"there is no file of ladders {file}")
+        self.file = file
+
+    def keep(self, folder: Path) -> dict[str, Any]:
+        if self.file is None:
+            return {}
+        write_bytes(folder / "ladders.md", Path(self.file).expanduser().read_bytes())
+        return {"file": "ladders.md"}
+
+    def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
+        game = request.simulator
+        if not request.ladders:
+            raise DesignerError("ladders writes ladders, and this run asks for worlds: set design = ladders")
+        if self.file is None:
+            if not (own := game.ladders(request.vocabulary)):
+                raise DesignerError(f"{game.name} has no ladders of its own in the vocabulary {request.vocabulary}: "
+                                    "name a file of ladders")
+            return reply_with(own, f"These are the ladders of {game.name}, written by hand.")
+        text = Path(self.file).expanduser().read_text(encoding="utf-8")
+        found = read_reply(text, request.model, request.num_worlds, objectives=game.objectives)
+        if found.complaints:
+            raise DesignerError(f"{self.file} cannot be used: {'; '.join(map(str, found.complaints))}")
+        return reply_with(found.designs, f"These ladders are from {Path(self.file).name}.")
 
 # %% ../../nbs/2_designer/13_baselines.ipynb #e7ac235f
 class NoWorlds(Designer):

@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from .registry import Registry, is_target
 from .words import in_words
-from .world import Complaint, World, check_world
+from .world import Complaint, Ladder, World, check_world
 
 # %% ../../nbs/1_game/04_simulator.ipynb #afb314a1
 class Player(ABC):
@@ -183,6 +183,14 @@ class Simulator(ABC):
         """Worlds that start ever further before the objective, the nearest first, and end up where the agent itself
         gets to; none: the game, or this vocabulary, has no such starts."""
         return []
+
+    def ladders(self, vocabulary: str = "default") -> list[Ladder]:
+        """Return ladders that are written by hand: for each objective with starts (`backward`, else `practice`) these,
+        the nearest first, and then the original game."""
+        model = self.world_class(vocabulary)
+        starts = {goal: self.backward(goal, vocabulary) or self.practice(goal, vocabulary) for goal in self.objectives}
+        return [Ladder(goal, tuple(dict.fromkeys([*stages, model()])), "written by hand.")
+                for goal, stages in starts.items() if stages]
 
     def why_not(
         self,
