@@ -283,21 +283,18 @@ def leaks(me, x, y):
     return is_open(me, x, y) or me.shot > 0 and cell_at(me, x, y) == WATER
 
 
-def openings(me, dug):
-    "Count the open sides of the room; `dug`: once it is dug out, and many where a side could never be closed."
+def openings(me):
+    "Count the sides of the room that would be open once it is dug out, many where a side could never be closed."
     count = 0
     for x in range(me.room_x, me.room_x + 2):
         for y in range(me.room_y, me.room_y + 2):
-            for k in range(4 if is_open(me, x, y) or dug and enterable(me, x, y) else 0):
+            for k in range(4 if enterable(me, x, y) else 0):
                 nx, ny = x + DX[k], y + DY[k]
                 code = cell_at(me, nx, ny)
-                if in_room(me, nx, ny):
-                    continue
-                count += leaks(me, nx, ny)
-                if dug and (code == LAVA or is_open(me, nx, ny) and not enterable(me, x - DX[k], y - DY[k])):
-                    count += 50
-                if dug and code == UNKNOWN:
-                    count += 2
+                if not in_room(me, nx, ny):
+                    count += leaks(me, nx, ny) + 2 * (code == UNKNOWN)
+                    if code == LAVA or is_open(me, nx, ny) and not enterable(me, x - DX[k], y - DY[k]):
+                        count += 50
     return count
 
 # %% ../../../nbs/9_simulators/crafter/20_player.ipynb #2b4b215c
@@ -310,7 +307,7 @@ def choose_room(me):
                 continue
             me.room_x, me.room_y = x, y
             away = max(x - me.x, me.x - x - 1, 0) + max(y - me.y, me.y - y - 1, 0)
-            count = openings(me, True)
+            count = openings(me)
             price = 3 * max(count, 1) + 2 * away
             if price < best:
                 best, bx, by, stones = price, x, y, count
@@ -320,7 +317,7 @@ def choose_room(me):
 # %% ../../../nbs/9_simulators/crafter/20_player.ipynb #a4fd5f5a
 def stay(me, plan):
     "In the room: close the side that is faced soonest, then sleep or wait; nothing if it cannot be closed."
-    best, key, bag, front = FAR, np.int64(-1), me.bag, ahead(me)
+    best, key, closed, bag, front = FAR, np.int64(-1), True, me.bag, ahead(me)
     for x in range(me.room_x - 1, me.room_x + 3):
         for y in range(me.room_y - 1, me.room_y + 3):
             beside = False
@@ -328,20 +325,21 @@ def stay(me, plan):
                 nx, ny = x + DX[k], y + DY[k]
                 beside |= in_room(me, nx, ny) and is_open(me, nx, ny)
             if beside and not in_room(me, x, y) and leaks(me, x, y):
+                closed = False
                 price, first = search(me, plan, 0, x, y, FAR, True)
                 if price < best:
                     best, key = price, first
     if 0 < best < FAR:
         return follow(me, key)
-    if best == 0 and not (free(front) or front == WATER):
-        return DO
-    if best == 0 and bag[STONES]:
-        return PLACE_STONE
-    if best == 0 and bag[WOOD] > 1 and free(front):
-        return PLACE_TABLE
     if best == 0:
+        if not (free(front) or front == WATER):
+            return DO
+        if bag[STONES]:
+            return PLACE_STONE
+        if bag[WOOD] > 1 and free(front):
+            return PLACE_TABLE
         return leave(me, 20) or get(me, plan, 1 << STONE, 25)
-    if openings(me, False):
+    if not closed:
         return NOOP if me.step - me.since <= 60 else leave(me, 50)
     me.since = me.step
     return SLEEP if bag[ENERGY] < 9 else NOOP

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from fastcore.basics import patch
 from numba import njit
+from scipy import ndimage
 
 from .world import CrafterWorld, Meaning, Population, meaning
 from ...game.files import cache_folder
@@ -98,29 +99,27 @@ def _noise(
     return out
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #d860f06f
-class _Fields:
-    "The noise fields of one map, all cells in the order x · height + y."
+_X, _Y = (axis.ravel() for axis in np.indices(AREA))        # of all cells, in the order x · height + y
 
-    def __init__(self, seed: int):
-        simplex = OpenSimplex(seed=seed)
-        self._tables = simplex._perm, simplex._perm_grad_index3
-        xs, ys = np.meshgrid(np.arange(AREA[0]), np.arange(AREA[1]), indexing="ij")
-        self.x, self.y = xs.ravel(), ys.ravel()
 
-    def __call__(self, z: int, sizes: dict[float, float] | float, x: Any = None, y: Any = None) -> np.ndarray:
+def _noise_of(seed: int) -> Callable[..., np.ndarray]:
+    "The noise of one map: a function that returns a field, (cells,) float64."
+    simplex = OpenSimplex(seed=seed)
+
+    def noise(z: int, sizes: dict[float, float] | float, x: np.ndarray = _X, y: np.ndarray = _Y) -> np.ndarray:
         "Noise of plane z, summed over sizes with weights; at other coordinates than the cells' if they are given."
-        x, y = self.x if x is None else x, self.y if y is None else y
-        sizes = sizes if isinstance(sizes, dict) else {sizes: 1}
-        return sum(weight * _noise(x / size, y / size, z, *self._tables) for size, weight in sizes.items())
+        return sum(weight * _noise(x / size, y / size, z, simplex._perm, simplex._perm_grad_index3)
+                   for size, weight in (sizes if isinstance(sizes, dict) else {sizes: 1}).items())
+    return noise
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #31e55fc2
 def _shape(
-    noise: _Fields,
+    noise: Callable[..., np.ndarray],
     center: tuple[int, int],   # where the player starts
     numbers: Meaning,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     "The fields start, water and mountain, (cells,) float64 each."
-    start = 4 - np.sqrt((noise.x - center[0]) ** 2 + (noise.y - center[1]) ** 2)
+    start = 4 - np.sqrt((_X - center[0]) ** 2 + (_Y - center[1]) ** 2)
     start += 2 * noise(8, 3)
     start = 1 / (1 + np.exp(-start))
     water = noise(3, {15: 1, 5: 0.15}) + 0.1
@@ -139,12 +138,12 @@ def _make_map(
     numbers: Meaning,
 ) -> np.ndarray:               # (cells,) bool: which cells belong to a tunnel, where skeletons live
     "Choose the material of every cell."
-    noise = _Fields(world.random.randint(0, 2 ** 31 - 1))
+    noise = _noise_of(world.random.randint(0, 2 ** 31 - 1))
     start, water, mountain = _shape(noise, center, numbers)
     begin = start > numbers.landscape.start
     rock = ~begin & (mountain > 0.15)
     cave = (noise(6, 7) > 0.15) & (mountain > 0.3)
-    tunnel = (noise(7, 3, 2 * noise.x, noise.y / 5) > 0.4) | (noise(7, 3, noise.x / 5, 2 * noise.y) > 0.4)
+    tunnel = (noise(7, 3, 2 * _X, _Y / 5) > 0.4) | (noise(7, 3, _X / 5, 2 * _Y) > 0.4)
     tunnel &= rock & ~cave
     solid = rock & ~cave & ~tunnel
     lava = solid & (mountain > 0.3) & (noise(6, 5) > 0.35)
@@ -188,8 +187,7 @@ def _place_creatures(
 ) -> None:
     "Put cows, zombies and skeletons on a new map."
     names = world._mat_map.ravel()
-    xs, ys = np.divmod(np.arange(names.size), AREA[1])
-    far = np.sqrt((xs - player.pos[0]) ** 2 + (ys - player.pos[1]) ** 2)
+    far = np.sqrt((_X - player.pos[0]) ** 2 + (_Y - player.pos[1]) ** 2)
     walkable = np.isin(names, [MATERIALS.index(name) for name in constants.walkable])
     tried = (names == MATERIALS.index("grass")) & (far > 3), walkable & (far > 10), tunnel
     thresholds = [population.threshold for population in (numbers.cows, numbers.zombies, numbers.skeletons)]
@@ -201,15 +199,19 @@ def _place_creatures(
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #99ec6ad7
 def _clear(world: OrderedWorld, pos: tuple[int, int], material: str) -> None:
     "Make a cell this material, and remove the creature on it."
-    standing = world[pos][1]
-    if standing is not None:
-        world.remove(standing)
+    if world[pos][1] is not None:
+        world.remove(world[pos][1])
     world[pos] = material
 
 
 def _ground(world: OrderedWorld, pos: tuple[int, int], numbers: Meaning) -> str:
     "A cell's material if one can walk on it, else the landscape's ground."
     return world[pos][0] if world[pos][0] in constants.walkable else numbers.landscape.ground
+
+
+def _apart(a: tuple[int, int], b: tuple[int, int]) -> int:
+    "The larger of the differences in x and in y."
+    return max(abs(a[0] - b[0]), abs(a[1] - b[1]))
 
 
 def _place_near(world: OrderedWorld, player: Any, numbers: Meaning, clearing: bool = True) -> None:
@@ -230,26 +232,18 @@ def _place_near(world: OrderedWorld, player: Any, numbers: Meaning, clearing: bo
             taken[thing] = spots[world.random.randint(0, len(spots))]
             _place_thing(world, player, thing, taken[thing], numbers)
 
-
-def _apart(a: tuple[int, int], b: tuple[int, int]) -> int:
-    "The larger of the differences in x and in y."
-    return max(abs(a[0] - b[0]), abs(a[1] - b[1]))
-
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #960b366a
 def _place_thing(world: OrderedWorld, player: Any, thing: str, spot: tuple[int, int], numbers: Meaning) -> None:
     "Put one thing on its spot."
-    if thing in ("table", "furnace", "water"):
-        _clear(world, spot, thing)
-    elif thing == "cow":
-        _clear(world, spot, _ground(world, spot, numbers))
+    if thing == "skeleton_tunnel":
+        return _dig_tunnel(world, player, spot)
+    _clear(world, spot, {"cow": _ground(world, spot, numbers), "ripe_plant": "grass"}.get(thing, thing))
+    if thing == "cow":
         world.add(objects.Cow(world, spot))
-    elif thing == "ripe_plant":
-        _clear(world, spot, "grass")
+    if thing == "ripe_plant":
         plant = objects.Plant(world, spot)
         plant.grown = numbers.plant                 # ripe is what has grown for more than 300 steps
         world.add(plant)
-    elif thing == "skeleton_tunnel":
-        _dig_tunnel(world, player, spot)
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #e19fdf84
 def _dig_tunnel(world: OrderedWorld, player: Any, spot: tuple[int, int]) -> None:
@@ -269,26 +263,20 @@ def _dig_tunnel(world: OrderedWorld, player: Any, spot: tuple[int, int]) -> None
             world.add(objects.Skeleton(world, pos, player))
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #a1c0de02
-def _beside(found: np.ndarray) -> np.ndarray:
-    "The cells with one of these on one of their 4 sides, (64, 64) bool."
-    wide = np.pad(found, 1)
-    return wide[:-2, 1:-1] | wide[2:, 1:-1] | wide[1:-1, :-2] | wide[1:-1, 2:]
-
-
 def _places(
     material: np.ndarray,   # (64, 64) material numbers
     place: str,             # of `simulators.crafter.world.PLACES`
     tunnel: np.ndarray,     # (cells,) bool
 ) -> np.ndarray:
     "The cells of a kind of place, (64, 64) bool."
-    is_made_of = {name: material == number for number, name in enumerate(MATERIALS) if name}
-    meadow = np.pad(is_made_of["grass"], 1)
-    found = {
-        "meadow": np.all([meadow[1 + x:65 + x, 1 + y:65 + y] for x in (-1, 0, 1) for y in (-1, 0, 1)], axis=0),
-        "mountain edge": _beside(is_made_of["stone"] | is_made_of["coal"] | is_made_of["iron"] | is_made_of["diamond"]),
-        "tunnel": tunnel.reshape(AREA), "shore": _beside(is_made_of["water"])}[place]
-    ground = is_made_of["grass"] | is_made_of["sand"]
-    return found & ground if place in ("mountain edge", "shore") else found & (ground | is_made_of["path"])
+    grass, sand, path, water, *rock = (material == MATERIALS.index(name) for name in (
+        "grass", "sand", "path", "water", "stone", "coal", "iron", "diamond"))
+    if place == "tunnel":
+        return tunnel.reshape(AREA) & (grass | sand | path)
+    if place == "meadow":                                               # grass, and all 8 cells around it
+        return ndimage.binary_erosion(grass, np.ones((3, 3)))
+    beside = ndimage.binary_dilation(water if place == "shore" else np.any(rock, 0))          # on one of 4 sides
+    return beside & (grass | sand)
 
 
 def _move_to_place(world: OrderedWorld, player: Any, place: str, tunnel: np.ndarray) -> None:
@@ -303,7 +291,9 @@ def _move_to_place(world: OrderedWorld, player: Any, place: str, tunnel: np.ndar
         world.move(player, pos)
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #5aa887e4
-@functools.cache
+engine.World, engine.Textures = OrderedWorld, functools.cache(engine.Textures)
+
+
 def _textures() -> Any:
     "The game's pictures of things."
     return engine.Textures(constants.root / "assets")
@@ -320,15 +310,8 @@ class Game(_env.Env):
         size: tuple[int, int] = SIZE,                  # of the stock observation, width and height in pixels
     ):
         self._numbers = world if isinstance(world, Meaning) else meaning(world)
-        self._area, self._reward, self._length = AREA, True, self._numbers.length or length
-        self._view, self._size = np.array((9, 9)), np.array(size)
-        self._seed, self._episode, self._step, self._actions = seed, 0, None, bytearray()
-        self._world = OrderedWorld(AREA, constants.materials, (12, 12))
-        self._textures = _textures()
-        self._local_view = engine.LocalView(self._world, self._textures, list(VIEW))
-        self._item_view = engine.ItemView(self._textures, [9, 2])
-        self._sem_view = engine.SemanticView(self._world, [
-            objects.Player, objects.Cow, objects.Zombie, objects.Skeleton, objects.Arrow, objects.Plant])
+        super().__init__(AREA, size=size, length=self._numbers.length or length, seed=seed)
+        self._actions = bytearray()
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #8f02b31a
 @patch
