@@ -162,7 +162,7 @@ def test_command(command, run, tmp_path):
         text = text.replace("[settings]", f"[settings]\n{tiny}\n").replace("[0, 1, 2, 3, 4]", "[0]")
         (tmp_path / words[2]).write_text(text)
         words = [*words[:2], str(tmp_path / words[2]), "--folder", str(tmp_path / "out")]
-    words = [str(tmp_path / word) if word.endswith(".gif") else word for word in words]
+    words = [str(tmp_path / word) if word.endswith((".gif", "my-prompts")) else word for word in words]
     sh(words)
     for word in words[2:]:
         if word.endswith((".gif", ".png")):
@@ -172,7 +172,7 @@ def test_command(command, run, tmp_path):
 SMALLER = {"num_envs=64": "num_envs=8", "10_000": "300", "100_000": "2048", "24_576": "4096", "1_000": "50",
            "final_steps=0": "final_steps=0, evaluation_runs=1, evaluation_episodes=2"}
 PROGRAMS = {name: blocks for name, text in PAGES.items() if (blocks := re.findall(r"```python\n(.*?)```", text, re.S))}
-SAID = {"python": ("(1, 64, 64, 3)", "ep_rew_mean", "mean return of 16", "reward in 16 games", "worlds of the",
+SAID = {"python": ("(1, 64, 64, 3)", "ep_rew_mean", "Evaluation: 16 episodes", "reward in 16 games", "worlds of the",
                    "'noop': ")}
 
 

@@ -57,7 +57,7 @@ _MOVES = np.array([[0, 0], [0, -1], [0, 1], [-1, 0], [1, 0]])
 
 
 class Orchard(GameVectorEnv):
-    "N orchards side by side, with the contract of all our vector environments (see the notebook `world`)."
+    "N orchards side by side, with the contract of all our vector environments (see `game.simulator`)."
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
     worlds = (None,)
     single_action_space = spaces.Discrete(5)                        # stay, left, right, up, down
