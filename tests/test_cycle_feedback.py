@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from envgen_nb.agent.checkpoint import load_checkpoint
-from envgen_nb.curriculum import Learnability, curricula
-from envgen_nb.curriculum.ladder import Ladder
+from envgen_nb.curriculum import Learnability
 from envgen_nb.cycle import ask
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.context import archived, as_designed, design_context, world_records
@@ -26,7 +25,6 @@ from envgen_nb.designer.records import format_spending
 from envgen_nb.designer.reply import Design
 from envgen_nb.designer.rules import Rules
 from envgen_nb.experiment.batch import read_parameters
-from envgen_nb.game.episodes import Course
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.results.archive import context_html, tried_html
 from envgen_nb.results.figures import missing_html
@@ -369,29 +367,31 @@ def test_a_run_whose_worlds_are_chosen_by_what_can_be_learned(curriculum, tmp_pa
     same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))
 
 
-class Climbing(Ladder):
-    """The worlds of each cycle are a ladder to the first wood, which is open while that is not reached always."""
+class Laddering(Rules):
+    """In each cycle a ladder to the first wood, whose first stage was the second one of the cycle before."""
 
-    def begin(self, worlds, steps):
-        if worlds:
-            self.climb([Course(OBJECTIVES.index("collect_wood"), (), tuple(worlds))], self.done, self.total)
-        return super().begin(worlds, steps)
+    def reply(self, request, on_text=None):
+        worlds = [request.model(inventory_settings={"wood": k}) for k in (request.cycle, request.cycle + 1)]
+        return [Design(world, "a bag with wood", goal="collect_wood") for world in worlds]
 
 
 @pytest.mark.long
 def test_a_run_that_climbs_ladders(tmp_path, monkeypatch):
-    """Positions are in the metrics when they change; a run that is stopped and resumed again and again is the same."""
-    if "climbing" not in curricula.names():
-        curricula.register("climbing", f"{__name__}:Climbing")
-    settings = make_settings(**SMALL | {"cycle_steps": 8_192, "world_length": 32, "curriculum": "climbing",
-                                        "curriculum_options": {"weak": 100, "mastered": 5, "episodes": 5}})
+    """Positions are in the metrics when they change; a stage that comes back is the world that it was; a run that is
+    stopped and resumed again and again is the same."""
+    if "laddering" not in designers.names():
+        designers.register("laddering", f"{__name__}:Laddering")
+    settings = make_settings(**SMALL | {
+        "cycle_steps": 8_192, "world_length": 32, "design": "ladders", "designer": "laddering", "curriculum": "ladder",
+        "curriculum_options": {"weak": 100, "mastered": 5, "episodes": 5}})
     run = create_run(settings, tmp_path / "run")
     list(run_cycles(run.path))
-    kept = [[record.get("ladders") for record in run.metrics(cycle)] for cycle in ("cycle-1", "cycle-2", "cycle-3")]
+    assert [run.numbers(cycle) for cycle in run.cycles[1:4]] == [[1, 2], [2, 3], [3, 4]]
+    kept = [[record.get("ladders") for record in run.metrics(cycle)] for cycle in run.cycles[1:]]
     assert all(one[0] and one[-1] for one in kept) and any(None in one for one in kept)
-    found = [ladders for one in kept for ladders in one if ladders]
-    assert {len(ladders) for ladders in found} == {1} and {0, 1, 2} == {ladders[0]["at"] for ladders in found}
-    assert any(ladders[0]["playing"] for ladders in found)
+    found = [ladders[0] for one in kept for ladders in one if ladders]
+    assert {one["goal"] for one in found} == {OBJECTIVES.index("collect_wood")} and found[-1]["playing"] == [4]
+    assert {1, 2} <= {one["at"] for one in found} and found[0]["rate"] is None and found[-1]["rate"] > 0
     same(run, stopped_and_resumed(settings, tmp_path / "again", monkeypatch))
     path = run.file(RunFolder.METRICS, "cycle-1")
     path.write_text(path.read_text().replace('"ladders": [{', '"ladders": [3, {', 1))

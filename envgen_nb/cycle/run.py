@@ -83,7 +83,8 @@ def _begin(ctx: RunContext, cycle: str) -> Episodes:
         ctx.trainer.curriculum.add(venv.add_worlds(drawn, ctx.settings.world_length))
     if spent := spent_rollouts(ctx.run)[cycle]:
         ctx.trainer.curriculum.spend(spent * batch)
-    ctx.trainer.curriculum.climb(_courses(ctx.run, cycle), ctx.learner.steps, sum(ctx.rounds.values()) * batch)
+    if worlds:                            # after the last cycle the ladders stay
+        ctx.trainer.curriculum.climb(_courses(ctx.run, cycle), ctx.learner.steps, sum(ctx.rounds.values()) * batch)
     each = [number for number, weight in zip(numbers, weights, strict=True) for _ in range(weight)]
     return ctx.trainer.begin(each, ctx.rounds[cycle] * batch)
 
