@@ -76,7 +76,7 @@ class Course(NamedTuple):
     before: tuple[int, ...]  # indices of the goal's direct prerequisites
     stages: tuple[int, ...]  # numbers of worlds, nearest start first
 
-
+# %% ../../nbs/1_game/05_episodes.ipynb #c0b1e704
 class Curriculum(ABC):
     "Chooses the world that each sub-environment plays. Everything random in it follows from its seed."
     designed: ClassVar[bool] = True   # True: it plays designed worlds

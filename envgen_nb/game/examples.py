@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+from fastcore.basics import patch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from pydantic import Field
 
+from .simulator import Simulator
 from .vector import GameVectorEnv
 from .world import Section, World
 
@@ -34,22 +36,15 @@ class GardenWorld(World):
     fence: bool | None = Field(None, description="whether a fence keeps the rabbits out")
 
 # %% ../../nbs/1_game/08_examples.ipynb #5d30edae
-class Garden:
-    "As much of a `Simulator` as a designer asks for: objectives, their order, and where each can be practised."
+class Garden(Simulator):
+    "A game for designers, which can be practised and not played: it draws and describes nothing."
     name = "garden"
     objectives = ("dig", "sow", "harvest", "bake", "scare_rabbit")
     vocabularies = {"default": GardenWorld}
-
-    def world_class(self, vocabulary: str = "default") -> type[World]:
-        return self.vocabularies[vocabulary]
-
-    def prerequisites(self, objective: str) -> tuple[str, ...]:
-        return {"sow": ("dig",), "harvest": ("sow",), "bake": ("harvest",)}.get(objective, ())
-
-    def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
-        found = {"sow": [{"seeds": 9}, {"seeds": 3}], "harvest": [{"ripe": 9}], "bake": [{"ripe": 9}],
-                 "scare_rabbit": [{"pests": ("rabbit",)}]}.get(objective, [{}])
-        return [GardenWorld(**settings) for settings in found]
+    requires = {"sow": ("dig",), "harvest": ("sow",), "bake": ("harvest",)}
+    practice_settings = {"dig": [{}], "sow": [{"seeds": 9}, {"seeds": 3}], "harvest": [{"ripe": 9}],
+                         "bake": [{"ripe": 9}], "scare_rabbit": [{"pests": ["rabbit"]}]}
+    preview = describe = None
 
 # %% ../../nbs/1_game/08_examples.ipynb #954dec6d
 OBJECTIVES = ("apple", "quick")
@@ -105,25 +100,6 @@ class Orchard(GameVectorEnv):
         self.buffers[name][...] = value
         return self.buffers[name]
 
-    def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict]:
-        alive = np.ones(self.num_envs, bool) if self.episodes is None else self.episode <= self.episodes
-        moved = np.clip(self.positions[0] + _MOVES[actions], 0, 4)
-        self.positions[0] = np.where(alive[:, None], moved, self.positions[0])
-        self.steps += alive
-        terminated = alive & (self.positions[0] == self.positions[1]).all(1)
-        truncated = alive & ~terminated & (self.steps >= self.length)
-        ended, rewards, infos = terminated | truncated, terminated.astype(np.float64), {}
-        if ended.any():
-            final = self._observe("final")
-            unlocked = np.stack([terminated, terminated & (self.steps <= 8)], 1)
-            results = {"return": rewards, "length": self.steps.astype(np.int32), "unlocked": unlocked,
-                       "world": np.zeros(self.num_envs, np.int32)}
-            results = {name: self._out(name, value) for name, value in results.items()}
-            infos = {"final_obs": final, "_final_obs": ended, "results": results, "_results": ended}
-            self._begin(np.flatnonzero(ended))
-        return (self._observe("obs"), self._out("rewards", rewards), self._out("terminated", terminated),
-                self._out("truncated", truncated), infos)
-
     def get_state(self) -> list[bytes]:
         state = np.stack([self.episode, self.steps, *self.positions[0].T, *self.positions[1].T], 1)
         return [row.tobytes() for row in state]
@@ -132,6 +108,27 @@ class Orchard(GameVectorEnv):
         state = np.stack([np.frombuffer(row, np.int64) for row in states]).T.copy()
         self.episode, self.steps, self.positions = state[0], state[1], np.stack([state[2:4].T, state[4:6].T])
         return self._observe("obs")
+
+# %% ../../nbs/1_game/08_examples.ipynb #c0b1e724
+@patch
+def step(self: Orchard, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict]:
+    alive = np.ones(self.num_envs, bool) if self.episodes is None else self.episode <= self.episodes
+    moved = np.clip(self.positions[0] + _MOVES[actions], 0, 4)
+    self.positions[0] = np.where(alive[:, None], moved, self.positions[0])
+    self.steps += alive
+    terminated = alive & (self.positions[0] == self.positions[1]).all(1)
+    truncated = alive & ~terminated & (self.steps >= self.length)
+    ended, rewards, infos = terminated | truncated, terminated.astype(np.float64), {}
+    if ended.any():
+        final = self._observe("final")
+        unlocked = np.stack([terminated, terminated & (self.steps <= 8)], 1)
+        results = {"return": rewards, "length": self.steps.astype(np.int32), "unlocked": unlocked,
+                   "world": np.zeros(self.num_envs, np.int32)}
+        results = {name: self._out(name, value) for name, value in results.items()}
+        infos = {"final_obs": final, "_final_obs": ended, "results": results, "_results": ended}
+        self._begin(np.flatnonzero(ended))
+    return (self._observe("obs"), self._out("rewards", rewards), self._out("terminated", terminated),
+            self._out("truncated", truncated), infos)
 
 # %% ../../nbs/1_game/08_examples.ipynb #c0ba1571
 def paint(

@@ -14,14 +14,17 @@ import functools
 import json
 import math
 import os
+import platform
 import re
 import secrets
 import shutil
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -116,7 +119,13 @@ def cache_folder() -> Path:
     if usual and _writable(usual):
         return usual
     place = Path(tempfile.gettempdir()) / f"envgen_nb-{os.getuid()}"
-    if not _private(place):
+    try:
+        place.mkdir(mode=0o700, exist_ok=True)
+        facts = place.lstat()
+        private = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o022
+    except OSError:
+        private = False
+    if not private:                                        # it is not this user's, or others can write to it
         place = Path(tempfile.mkdtemp(prefix="envgen_nb-"))
     os.environ["NUMBA_CACHE_DIR"] = str(place)
     if "numba" in sys.modules:                                        # it has read the variable already
@@ -134,16 +143,6 @@ def _writable(folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _private(folder: Path) -> bool:
-    "True if a folder, which is made if need be, is this user's, and no other user can write to it."
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        facts = folder.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o022
 
 # %% ../../nbs/1_game/09_files.ipynb #a7309a9c
 def append_jsonl(path: str | Path, record: dict[str, Any]) -> None:
@@ -252,7 +251,7 @@ def hold_folder(
     with held:
         yield False
 
-
+# %% ../../nbs/1_game/09_files.ipynb #c0b1e726
 def holder(folder: str | Path) -> int | None:
     "Return the number of the process that holds a folder, or None. Changes nothing in the folder."
     import fcntl
@@ -287,7 +286,6 @@ def _marked(marker: SoftFileLock) -> int | None:
                 return None
     return number
 
-
 # %% ../../nbs/1_game/09_files.ipynb #37dd3206
 class FolderGone(RuntimeError):
     "A folder in which this process works was renamed, deleted or replaced."
@@ -316,23 +314,15 @@ def watch_place(
 def check_links(folder: str | Path) -> None:
     "`ValueError` if a link in a folder leads out of it, or something in it is neither a file nor a folder."
     root = os.path.realpath(folder)
-    for entry in _entries(folder):
-        if entry.is_symlink():
-            target = os.path.realpath(entry)
-            if os.path.commonpath([root, target]) != root:
-                raise ValueError(f"{entry.path} is a link to {target}, outside the folder. Put a copy of the file in "
-                                 "its place, or delete the link")
-        elif not (entry.is_file() or entry.is_dir()) and os.path.lexists(entry):
-            raise ValueError(f"{entry.path} is neither a file nor a folder. Delete it")
-
-
-def _entries(folder: str | Path) -> Iterator[os.DirEntry]:
-    "All that is in a folder and in the folders in it; no link is followed."
-    with contextlib.suppress(OSError), os.scandir(folder) as found:          # one that is deleted meanwhile
-        for entry in found:
-            yield entry
-            if entry.is_dir(follow_symlinks=False):
-                yield from _entries(entry)
+    for place, folders, files in os.walk(folder):                   # no link is followed
+        for path in (Path(place, name) for name in folders + files):
+            if path.is_symlink():
+                target = os.path.realpath(path)
+                if os.path.commonpath([root, target]) != root:
+                    raise ValueError(f"{path} is a link to {target}, outside the folder. Put a copy of the file in "
+                                     "its place, or delete the link")
+            elif not (path.is_file() or path.is_dir()) and os.path.lexists(path):
+                raise ValueError(f"{path} is neither a file nor a folder. Delete it")
 
 # %% ../../nbs/1_game/09_files.ipynb #d828f828
 _VERSIONS = ("envgen_nb", "torch", "numpy", "crafter", "numba", "gymnasium", "openai", "pydantic")
@@ -345,8 +335,6 @@ def usable_cores() -> int:
 
 def machine() -> dict[str, Any]:
     "The facts that a result depends on: system, processor, cores, Python and package versions."
-    import platform
-    from importlib import metadata
     versions = {}
     for name in _VERSIONS:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -357,15 +345,10 @@ def machine() -> dict[str, Any]:
 
 def _processor() -> str:
     "The processor's name as the system gives it."
-    import platform
-    import subprocess
-    if platform.system() == "Darwin":                      # platform.processor() is "arm" on all of Apple's
-        with contextlib.suppress(OSError, subprocess.CalledProcessError):
-            return subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True,
-                                  check=True).stdout.strip()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    found = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        if platform.system() == "Darwin":                  # platform.processor() is "arm" on all of Apple's
+            return subprocess.check_output(["sysctl", "-n", "machdep.cpu.brand_string"], text=True).strip()
+        names = re.search("^model name[^:]*:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        return names.group(1).strip() if names else found
+    return found

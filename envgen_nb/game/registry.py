@@ -79,48 +79,54 @@ class Registry:
         "True if the class of this name may be imported."
         return isinstance(name, str) and (name in self.written or name in self)
 
-    def find(self, name: str) -> Any:
-        "Return the class or function of a name; `ValueError` if there is none, or if only a run folder names it."
-        self.check(name)
-        if not self.usable(name):
-            what = "class" if self.base else "function"
-            raise ValueError(f"the {self.kind} {name} is a {what} that only the run's folder names, so it is not "
-                             "imported. If you trust it: --trust on the command line, envgen_nb.trust(FOLDER) in "
-                             "Python, or its name as a parameter of the notebook; or install a package that offers it "
-                             f"in {self.group}")
-        found = self._load(name)
-        if self.base is None and not inspect.isfunction(found):
-            raise ValueError(f"the {self.kind} {name} is no function")
-        if self.base and not (inspect.isclass(found) and issubclass(found, self.base)):
-            raise ValueError(f"the {self.kind} {name} is no class that inherits from "
-                             f"{self.base.__module__}.{self.base.__name__}")
-        return found
-
-    def _load(self, name: str) -> Any:
-        "Import the object of this name."
-        offered = [self.targets[name]] if name in self.targets else self._installed().get(name, [name])
-        if len(offered) > 1:
-            raise ValueError(f"several installed packages offer a {self.kind} {name!r}: {', '.join(offered)}; write "
-                             "one of these instead, or uninstall the others")
-        module, _, attribute = offered[0].partition(":")
-        try:
-            return getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"the {self.kind} {name} cannot be imported: {error}. Its package has to be installed, "
-                             "or be in a folder that PYTHONPATH names") from error
-
-    def _installed(self) -> dict[str, list[str]]:
-        "Return what installed packages offer: name → targets, which should be one."
-        found: dict[str, list[str]] = {}
-        for entry in sorted(metadata.entry_points(group=self.group)):
-            if entry.value not in found.setdefault(entry.name, []):
-                found[entry.name].append(entry.value)
-        return found
-
 
 def is_target(name: Any) -> bool:
     "True if a name is written as package.module:Class."
     return isinstance(name, str) and re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", name) is not None
+
+# %% ../../nbs/1_game/03_registry.ipynb #c0b1e702
+@patch
+def find(self: Registry, name: str) -> Any:
+    "Return the class or function of a name; `ValueError` if there is none, or if only a run folder names it."
+    self.check(name)
+    if not self.usable(name):
+        what = "class" if self.base else "function"
+        raise ValueError(f"the {self.kind} {name} is a {what} that only the run's folder names, so it is not "
+                         "imported. If you trust it: --trust on the command line, envgen_nb.trust(FOLDER) in "
+                         "Python, or its name as a parameter of the notebook; or install a package that offers it "
+                         f"in {self.group}")
+    found = self._load(name)
+    if self.base is None and not inspect.isfunction(found):
+        raise ValueError(f"the {self.kind} {name} is no function")
+    if self.base and not (inspect.isclass(found) and issubclass(found, self.base)):
+        raise ValueError(f"the {self.kind} {name} is no class that inherits from "
+                         f"{self.base.__module__}.{self.base.__name__}")
+    return found
+
+
+@patch
+def _load(self: Registry, name: str) -> Any:
+    "Import the object of this name."
+    offered = [self.targets[name]] if name in self.targets else self._installed().get(name, [name])
+    if len(offered) > 1:
+        raise ValueError(f"several installed packages offer a {self.kind} {name!r}: {', '.join(offered)}; write "
+                         "one of these instead, or uninstall the others")
+    module, _, attribute = offered[0].partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"the {self.kind} {name} cannot be imported: {error}. Its package has to be installed, "
+                         "or be in a folder that PYTHONPATH names") from error
+
+
+@patch
+def _installed(self: Registry) -> dict[str, list[str]]:
+    "Return what installed packages offer: name → targets, which should be one."
+    found: dict[str, list[str]] = {}
+    for entry in sorted(metadata.entry_points(group=self.group)):
+        if entry.value not in found.setdefault(entry.name, []):
+            found[entry.name].append(entry.value)
+    return found
 
 # %% ../../nbs/1_game/03_registry.ipynb #0b7d11a2
 @patch

@@ -52,25 +52,18 @@ class SB3VecEnv(VecEnv):
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         "Play them: observations, rewards (N,) float32, which episodes ended (N,) bool, an info for each."
         obs, rewards, terminated, truncated, infos = self.venv.step(self._actions)
-        last_infos: list[dict[str, Any]] = [{"TimeLimit.truncated": False} for _ in rewards]
+        said: list[dict[str, Any]] = [{"TimeLimit.truncated": bool(cut)} for cut in truncated & ~terminated]
         for i in np.flatnonzero(terminated | truncated).tolist():
-            last_infos[i] = self._last_info(i, bool(truncated[i] and not terminated[i]), infos)
-        return obs, rewards.astype(np.float32), terminated | truncated, last_infos
-
-    def _last_info(self, i: int, cut: bool, infos: dict[str, Any]) -> dict[str, Any]:
-        "The info of a sub-environment whose episode ended in this step."
-        final, results = infos["final_obs"], {name: array[i] for name, array in infos["results"].items()}
-        last = {name: part[i] for name, part in final.items()} if isinstance(final, dict) else final[i]
-        episode = {"r": float(results["return"]), "l": int(results["length"]),
-                   "t": round(time.perf_counter() - self._begun, 6)}
-        return {"TimeLimit.truncated": cut, "terminal_observation": last, "episode": episode, "results": results}
-
-    def _count(self, indices: None | int | Iterable[int]) -> int:
-        return len(list(self._get_indices(indices)))
+            final, results = infos["final_obs"], {name: array[i] for name, array in infos["results"].items()}
+            last = {name: part[i] for name, part in final.items()} if isinstance(final, dict) else final[i]
+            episode = {"r": float(results["return"]), "l": int(results["length"]),
+                       "t": round(time.perf_counter() - self._begun, 6)}
+            said[i] |= {"terminal_observation": last, "episode": episode, "results": results}
+        return obs, rewards.astype(np.float32), terminated | truncated, said
 
     def get_attr(self, attr_name: str, indices: None | int | Iterable[int] = None) -> list[Any]:
         "An attribute of the whole, once for each."
-        return [getattr(self.venv, attr_name)] * self._count(indices)
+        return [getattr(self.venv, attr_name) for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: None | int | Iterable[int] = None) -> None:
         "Refused: nothing can be set for some of the sub-environments."
@@ -82,7 +75,7 @@ class SB3VecEnv(VecEnv):
 
     def env_is_wrapped(self, wrapper_class: type, indices: None | int | Iterable[int] = None) -> list[bool]:
         "True for `Monitor` only: the infos have what it would add."
-        return [wrapper_class is Monitor] * self._count(indices)
+        return [wrapper_class is Monitor for _ in self._get_indices(indices)]
 
     def get_images(self) -> list[np.ndarray]:
         "A picture of each."

@@ -116,39 +116,47 @@ class SimpleVectorEnv(EpisodeVectorEnv):
             return None
         return np.array([[names is None or name in names for name in self.objectives] for names in found])
 
-    def _begin(self, which: np.ndarray) -> None:
-        "Begin episodes: each follows from its base seed, its number and its world alone."
-        for i in which:
-            self._actions[i] = []
-            random = np.random.default_rng((int(self._base[i]), int(self._episode[i])))
-            self.games[i].reset(self.worlds[self._world[i]] or self.original, random)
-
-    def _play(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        "Step the copies whose episodes go on: rewards, terminated, truncated."
-        rewards, terminated, truncated = np.zeros(self.num_envs), *np.zeros((2, self.num_envs), bool)
-        for i in np.flatnonzero(live).tolist():
-            game, world, action = self.games[i], self._world[i], int(actions[i])
-            rewards[i], terminated[i] = game.step(action)
-            self._actions[i].append(action)
-            goal = self._goal[world]
-            truncated[i] = not terminated[i] and (len(self._actions[i]) >= self.lengths[world] or (
-                goal >= 0 and self.objectives[goal] in game.achieved))
-        return rewards, terminated, truncated
-
-    def _observe(self) -> Any:
-        "Collect what the agent sees in all sub-environments, in new arrays."
-        out = create_empty_array(self.single_observation_space, self.num_envs)
-        seen = [game.observe(self.obs) for game in self.games] if self.ready else []
-        return concatenate(self.single_observation_space, seen, out) if seen else out
-
-    def conditions(self) -> np.ndarray:
-        "Which of the simulator's `conditions` hold in each sub-environment, (N, C) bool."
-        self.need("game to ask about")
-        return np.array([[name in game.conditions for name in self.simulator.conditions] for game in self.games], bool)
-
     def render(self) -> tuple[np.ndarray, ...]:
         "Each sub-environment's picture."
         return tuple(game.picture() for game in self.games)
+
+# %% ../../nbs/1_game/07_simple.ipynb #c0b1e722
+@patch
+def _begin(self: SimpleVectorEnv, which: np.ndarray) -> None:
+    "Begin episodes: each follows from its base seed, its number and its world alone."
+    for i in which:
+        self._actions[i] = []
+        random = np.random.default_rng((int(self._base[i]), int(self._episode[i])))
+        self.games[i].reset(self.worlds[self._world[i]] or self.original, random)
+
+
+@patch
+def _play(self: SimpleVectorEnv, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    "Step the copies whose episodes go on: rewards, terminated, truncated."
+    rewards, terminated, truncated = np.zeros(self.num_envs), *np.zeros((2, self.num_envs), bool)
+    for i in np.flatnonzero(live).tolist():
+        game, world, action = self.games[i], self._world[i], int(actions[i])
+        rewards[i], terminated[i] = game.step(action)
+        self._actions[i].append(action)
+        goal = self._goal[world]
+        truncated[i] = not terminated[i] and (len(self._actions[i]) >= self.lengths[world] or (
+            goal >= 0 and self.objectives[goal] in game.achieved))
+    return rewards, terminated, truncated
+
+
+@patch
+def _observe(self: SimpleVectorEnv) -> Any:
+    "Collect what the agent sees in all sub-environments, in new arrays."
+    out = create_empty_array(self.single_observation_space, self.num_envs)
+    seen = [game.observe(self.obs) for game in self.games] if self.ready else []
+    return concatenate(self.single_observation_space, seen, out) if seen else out
+
+
+@patch
+def conditions(self: SimpleVectorEnv) -> np.ndarray:
+    "Which of the simulator's `conditions` hold in each sub-environment, (N, C) bool."
+    self.need("game to ask about")
+    return np.array([[name in game.conditions for name in self.simulator.conditions] for game in self.games], bool)
 
 # %% ../../nbs/1_game/07_simple.ipynb #660bb777
 @patch

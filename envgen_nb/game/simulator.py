@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from fastcore.basics import patch
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from .registry import Registry, is_target
@@ -77,26 +78,6 @@ class Simulator(ABC):
         "Indices of the objectives that use something up."
         return [number for number, name in enumerate(self.objectives) if name in self.costs]
 
-    def world_class(self, vocabulary: str = "default") -> type[World]:
-        "Return the class of worlds of a vocabulary (`default`: the first); `ValueError` if there is none."
-        if vocabulary == "default":
-            return next(iter(self.vocabularies.values()))
-        if vocabulary in self.vocabularies:
-            return self.vocabularies[vocabulary]
-        if not (is_target(vocabulary) or vocabulary in self.vocabulary_names()):
-            raise ValueError(f"{self.name} has no vocabulary {vocabulary!r}; it has: "
-                             f"{', '.join(self.vocabulary_names())}")
-        found = vocabularies.find(vocabulary if is_target(vocabulary) else f"{self.name}.{vocabulary}")
-        if not issubclass(found, tuple(self.vocabularies.values())):
-            names = " or ".join(model.__name__ for model in self.vocabularies.values())
-            raise ValueError(f"the vocabulary {vocabulary} is not of {self.name}: it must inherit from {names}")
-        return found
-
-    def vocabulary_names(self) -> tuple[str, ...]:
-        "The names of its own vocabularies and of those that packages add to it (an entry point `game.name`)."
-        added = [name.partition(".") for name in vocabularies.names() if not is_target(name)]
-        return (*self.vocabularies, *(name for game, _, name in added if game == self.name))
-
     def make_vec(
         self,
         worlds: Sequence[World | None] = (None,),  # sub-environment i begins in [i % len(worlds)]; None: the original
@@ -127,20 +108,6 @@ class Simulator(ABC):
     def preview(self, world: World | None = None, seed: int = 0) -> np.ndarray:
         "Draw the start of an episode, (H, W, 3) uint8: the whole level, and the agent's view."
 
-    def show(
-        self,
-        world: World | None = None,   # None: the original game
-        seed: int = 0,                # of the episode
-        width: int = 620,             # of the picture on the page, in pixels
-    ) -> Any:                         # shown at the end of a notebook's cell
-        "`preview`, for a notebook."
-        from IPython.display import Image as Shown
-        from PIL import Image
-
-        data = io.BytesIO()
-        Image.fromarray(self.preview(world, seed)).save(data, "png", optimize=True)
-        return Shown(data.getvalue(), width=width)
-
     @abstractmethod
     def describe(self, world: World | None = None, seed: int = 0) -> dict[str, float | None]:
         "Return the same start in numbers: counts, and distances from the agent (None: there is none)."
@@ -148,13 +115,6 @@ class Simulator(ABC):
     def legend(self) -> dict[str, np.ndarray]:
         "Return what pictures show: name → a small picture (H, W, 3) uint8; empty: nothing to explain."
         return {}
-
-    def warnings(
-        self,
-        world: World | None = None,   # None: the original game
-    ) -> list[Complaint]:             # `field`: the setting; `message`: the rule of the game, as a plain sentence
-        "Return settings that the game's own rules leave without effect; the world is allowed."
-        return []
 
     def check_objective(self, objective: str) -> str:
         "Return the objective; `ValueError` if the game has none of that name."
@@ -166,24 +126,6 @@ class Simulator(ABC):
         "Return the objectives that come directly before this one in the ordinary game, by `requires`."
         return self.requires.get(self.check_objective(objective), ())
 
-    def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
-        """Worlds that put the agent one step before the objective, the most to the point first: of the settings in
-        `practice_settings`. An empty list: the game offers none."""
-        model, settings = self.world_class(vocabulary), self.practice_settings.get(self.check_objective(objective), ())
-        return [check_world(model, data)[0] for data in settings]
-
-    def frontier(self, objective: str, rates: Mapping[str, float], vocabulary: str = "default",
-                 given: Sequence[str] = ()) -> list[World]:
-        """Worlds that start where the agent itself gets to in the original game, just before the objective, by the
-        success rates so far in percent; the plainest first; none: the game, or this vocabulary, has no such starts.
-        `given`: some of its `conditions` that are to hold from the start; none: they cannot be given."""
-        return []
-
-    def backward(self, objective: str, vocabulary: str = "default") -> list[World]:
-        """Worlds that start ever further before the objective, the nearest first, and end up where the agent itself
-        gets to; none: the game, or this vocabulary, has no such starts."""
-        return []
-
     def ladders(self, vocabulary: str = "default") -> list[Ladder]:
         """Return ladders that are written by hand: for each objective with starts (`backward`, else `practice`) these,
         the nearest first, and then the original game."""
@@ -191,16 +133,6 @@ class Simulator(ABC):
         starts = {goal: self.backward(goal, vocabulary) or self.practice(goal, vocabulary) for goal in self.objectives}
         return [Ladder(goal, tuple(dict.fromkeys([*stages, model()])), "written by hand.")
                 for goal, stages in starts.items() if stages]
-
-    def why_not(
-        self,
-        action: str,              # one of `actions`
-        observation: Any,         # of one game: symbols, where the game has such
-        held: Collection[str],    # those of `conditions` that hold
-    ) -> str:
-        "Return why an action has no effect now, in a sentence; \"\": it has one, or the game does not know."
-        missing = [name for name in self.needs.get(action, ()) if name not in held]
-        return f"{in_words(action).capitalize()} needs: {', '.join(missing)}." if missing else ""
 
     def player(self, obs: str) -> Player | None:
         "Return a player by rules for this kind of observation, or None."
@@ -216,6 +148,91 @@ class Simulator(ABC):
         if missing:
             raise ValueError(f"no success rate for {', '.join(missing)}")
         return float(success_rates[self.objectives[-1]])
+
+# %% ../../nbs/1_game/04_simulator.ipynb #c0b1e710
+@patch
+def world_class(self: Simulator, vocabulary: str = "default") -> type[World]:
+    "Return the class of worlds of a vocabulary (`default`: the first); `ValueError` if there is none."
+    if vocabulary == "default":
+        return next(iter(self.vocabularies.values()))
+    if vocabulary in self.vocabularies:
+        return self.vocabularies[vocabulary]
+    if not (is_target(vocabulary) or vocabulary in self.vocabulary_names()):
+        raise ValueError(f"{self.name} has no vocabulary {vocabulary!r}; it has: "
+                         f"{', '.join(self.vocabulary_names())}")
+    found = vocabularies.find(vocabulary if is_target(vocabulary) else f"{self.name}.{vocabulary}")
+    if not issubclass(found, tuple(self.vocabularies.values())):
+        names = " or ".join(model.__name__ for model in self.vocabularies.values())
+        raise ValueError(f"the vocabulary {vocabulary} is not of {self.name}: it must inherit from {names}")
+    return found
+
+
+@patch
+def vocabulary_names(self: Simulator) -> tuple[str, ...]:
+    "The names of its own vocabularies and of those that packages add to it (an entry point `game.name`)."
+    added = [name.partition(".") for name in vocabularies.names() if not is_target(name)]
+    return (*self.vocabularies, *(name for game, _, name in added if game == self.name))
+
+# %% ../../nbs/1_game/04_simulator.ipynb #c0b1e706
+@patch
+def show(
+    self: Simulator,
+    world: World | None = None,   # None: the original game
+    seed: int = 0,                # of the episode
+    width: int = 620,             # of the picture on the page, in pixels
+) -> Any:                         # shown at the end of a notebook's cell
+    "`preview`, for a notebook."
+    from IPython.display import Image as Shown
+    from PIL import Image
+
+    data = io.BytesIO()
+    Image.fromarray(self.preview(world, seed)).save(data, "png", optimize=True)
+    return Shown(data.getvalue(), width=width)
+
+
+@patch
+def warnings(
+    self: Simulator,
+    world: World | None = None,   # None: the original game
+) -> list[Complaint]:             # `field`: the setting; `message`: the rule of the game, as a plain sentence
+    "Return settings that the game's own rules leave without effect; the world is allowed."
+    return []
+
+
+@patch
+def why_not(
+    self: Simulator,
+    action: str,              # one of `actions`
+    observation: Any,         # of one game: symbols, where the game has such
+    held: Collection[str],    # those of `conditions` that hold
+) -> str:
+    "Return why an action has no effect now, in a sentence; \"\": it has one, or the game does not know."
+    missing = [name for name in self.needs.get(action, ()) if name not in held]
+    return f"{in_words(action).capitalize()} needs: {', '.join(missing)}." if missing else ""
+
+# %% ../../nbs/1_game/04_simulator.ipynb #c0b1e708
+@patch
+def practice(self: Simulator, objective: str, vocabulary: str = "default") -> list[World]:
+    """Worlds that put the agent one step before the objective, the most to the point first: of the settings in
+    `practice_settings`. An empty list: the game offers none."""
+    model, settings = self.world_class(vocabulary), self.practice_settings.get(self.check_objective(objective), ())
+    return [check_world(model, data)[0] for data in settings]
+
+
+@patch
+def frontier(self: Simulator, objective: str, rates: Mapping[str, float], vocabulary: str = "default",
+             given: Sequence[str] = ()) -> list[World]:
+    """Worlds that start where the agent itself gets to in the original game, just before the objective, by the
+    success rates so far in percent; the plainest first; none: the game, or this vocabulary, has no such starts.
+    `given`: some of its `conditions` that are to hold from the start; none: they cannot be given."""
+    return []
+
+
+@patch
+def backward(self: Simulator, objective: str, vocabulary: str = "default") -> list[World]:
+    """Worlds that start ever further before the objective, the nearest first, and end up where the agent itself
+    gets to; none: the game, or this vocabulary, has no such starts."""
+    return []
 
 # %% ../../nbs/1_game/04_simulator.ipynb #c752efa2
 games = Registry("game", "envgen_nb.games", Simulator, {"crafter": "envgen_nb.simulators.crafter.simulator:Crafter",

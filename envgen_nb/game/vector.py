@@ -156,7 +156,7 @@ class Optionals:
         if memory:
             raise ValueError(f"a {type(self).__name__} keeps no memory, and the saved state has one")
 
-
+# %% ../../nbs/1_game/06_vector.ipynb #c0b1e712
 class PlainVectorEnv(Optionals, VectorWrapper):
     "A vector environment of Gymnasium with the optional parts, so that a learner can train in it."
     worlds = (None,)
@@ -177,7 +177,7 @@ class PlainVectorEnv(Optionals, VectorWrapper):
             infos["final_obs"] = concatenate(space, rows, create_empty_array(space, self.num_envs))
         return obs, rewards, terminated, truncated, infos
 
-
+# %% ../../nbs/1_game/06_vector.ipynb #c0b1e714
 class GameVectorEnv(Optionals, VectorEnv):
     "The part of a vector environment that does not depend on the game."
     metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"],
@@ -242,41 +242,47 @@ class GameVectorEnv(Optionals, VectorEnv):
             raise ValueError(f"actions are 0 to {count - 1}, got {actions.min()} to {actions.max()}")
         return actions
 
-    def assign(
-        self,
-        changes: Mapping[int, int],   # sub-environment → index into `worlds`
-        now: bool = False,            # drop their running episodes, uncounted
-    ) -> Any:                         # the current observations of all; before the first reset they mean nothing
-        "Set in which worlds some sub-environments play their next episodes; `now`: these begin at once."
-        changes = check_changes(changes, self.num_envs, len(self.worlds))
-        self.need("episode to drop" if now else "")
-        return self._assign(changes, now)
-
-    def set_state(self, states: Sequence[bytes]) -> Any:
-        "Go back to where `get_state` was called: the observations. `ValueError` before anything is touched."
-        self.need()
-        if len(states) != self.num_envs:
-            raise ValueError(f"{self.num_envs} sub-environments need {self.num_envs} states, got {len(states)}")
-        found = []
-        for i, state in enumerate(states):
-            try:
-                found.append(self._read(i, state))
-            except ValueError as error:
-                raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
-        return self._restore(found)
-
     def known(self, index: int) -> tuple[int, bytes, int]:
         "Index, fingerprint and step limit of a world: a saved state is used with that world only."
         return int(index), world_fingerprint(self.worlds[index]), self.lengths[index]
 
-    def check_known(self, index: int, fingerprint: bytes, length: int) -> None:
-        "`ValueError` if this environment has another world or step limit at this index."
-        if not 0 <= index < len(self.worlds):
-            raise ValueError(f"it is about world {index}, and this environment knows 0 to {len(self.worlds) - 1}")
-        _, *here = self.known(index)
-        for what, saved, ours in zip(("world", "step limit"), (fingerprint, length), here, strict=True):
-            if saved != ours:
-                raise ValueError(f"it was saved in an environment with another {what}")
+# %% ../../nbs/1_game/06_vector.ipynb #c0b1e716
+@patch
+def assign(
+    self: GameVectorEnv,
+    changes: Mapping[int, int],   # sub-environment → index into `worlds`
+    now: bool = False,            # drop their running episodes, uncounted
+) -> Any:                         # the current observations of all; before the first reset they mean nothing
+    "Set in which worlds some sub-environments play their next episodes; `now`: these begin at once."
+    changes = check_changes(changes, self.num_envs, len(self.worlds))
+    self.need("episode to drop" if now else "")
+    return self._assign(changes, now)
+
+
+@patch
+def set_state(self: GameVectorEnv, states: Sequence[bytes]) -> Any:
+    "Go back to where `get_state` was called: the observations. `ValueError` before anything is touched."
+    self.need()
+    if len(states) != self.num_envs:
+        raise ValueError(f"{self.num_envs} sub-environments need {self.num_envs} states, got {len(states)}")
+    found = []
+    for i, state in enumerate(states):
+        try:
+            found.append(self._read(i, state))
+        except ValueError as error:
+            raise ValueError(f"the state of sub-environment {i} cannot be used: {error}") from None
+    return self._restore(found)
+
+
+@patch
+def check_known(self: GameVectorEnv, index: int, fingerprint: bytes, length: int) -> None:
+    "`ValueError` if this environment has another world or step limit at this index."
+    if not 0 <= index < len(self.worlds):
+        raise ValueError(f"it is about world {index}, and this environment knows 0 to {len(self.worlds) - 1}")
+    _, *here = self.known(index)
+    for what, saved, ours in zip(("world", "step limit"), (fingerprint, length), here, strict=True):
+        if saved != ours:
+            raise ValueError(f"it was saved in an environment with another {what}")
 
 # %% ../../nbs/1_game/06_vector.ipynb #99b1e93f
 class EpisodeVectorEnv(GameVectorEnv):
@@ -327,38 +333,43 @@ class EpisodeVectorEnv(GameVectorEnv):
         "Take base seeds; the next episodes are the first."
         self._base, self._episode[:] = base_seeds(seed, self.num_envs), 0
 
-    def reset(self, *, seed: int | Sequence[int] | None = None,
-              options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        "Begin the next episode everywhere; with a seed (or a base seed for each), the first of that seed."
-        self.need_reset(options)
-        if seed is not None:
-            self._seed(seed)
-        elif self.ready:
-            self._drop(np.flatnonzero(~(self._over | self._ended)))
-        self._over[:], self._played[:] = False, 0
-        self._start(np.arange(self.num_envs))
-        self.ready = True
-        return self._observe(), self._infos()
+# %% ../../nbs/1_game/06_vector.ipynb #c0b1e718
+@patch
+def reset(self: EpisodeVectorEnv, *, seed: int | Sequence[int] | None = None,
+          options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    "Begin the next episode everywhere; with a seed (or a base seed for each), the first of that seed."
+    self.need_reset(options)
+    if seed is not None:
+        self._seed(seed)
+    elif self.ready:
+        self._drop(np.flatnonzero(~(self._over | self._ended)))
+    self._over[:], self._played[:] = False, 0
+    self._start(np.arange(self.num_envs))
+    self.ready = True
+    return self._observe(), self._infos()
 
-    def step(self, actions: Sequence[int] | np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict]:
-        "Step every sub-environment: observations, rewards, terminated, truncated, infos."
-        actions, waiting = self.checked_actions(actions), np.flatnonzero(self._ended)
-        live = ~(self._over | self._ended)
-        rewards, terminated, truncated = self._play(actions, live)
-        self._steps += live
-        self._return += rewards
-        ended, infos = terminated | truncated, self._infos()
-        if ended.any():
-            infos |= {"results": self._results(), "_results": ended}
-            if not self.next_step:
-                infos |= {"final_obs": self._final(), "_final_obs": ended.copy()}
-            self._played += ended
-            self._over |= ended & (self._played == (self.episodes or -1))
-            self._ended |= ended & ~self._over & self.next_step
-            self._start(np.flatnonzero(ended & ~(self._over | self._ended)))
-        if len(waiting):
-            self._start(waiting)
-        return self._observe(), rewards, terminated, truncated, infos
+
+@patch
+def step(self: EpisodeVectorEnv,
+         actions: Sequence[int] | np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict]:
+    "Step every sub-environment: observations, rewards, terminated, truncated, infos."
+    actions, waiting = self.checked_actions(actions), np.flatnonzero(self._ended)
+    live = ~(self._over | self._ended)
+    rewards, terminated, truncated = self._play(actions, live)
+    self._steps += live
+    self._return += rewards
+    ended, infos = terminated | truncated, self._infos()
+    if ended.any():
+        infos |= {"results": self._results(), "_results": ended}
+        if not self.next_step:
+            infos |= {"final_obs": self._final(), "_final_obs": ended.copy()}
+        self._played += ended
+        self._over |= ended & (self._played == (self.episodes or -1))
+        self._ended |= ended & ~self._over & self.next_step
+        self._start(np.flatnonzero(ended & ~(self._over | self._ended)))
+    if len(waiting):
+        self._start(waiting)
+    return self._observe(), rewards, terminated, truncated, infos
 
 # %% ../../nbs/1_game/06_vector.ipynb #de471c75
 @patch
@@ -394,7 +405,7 @@ def _results(self: EpisodeVectorEnv) -> dict[str, np.ndarray]:
              "world": self._world.copy()}
     return found if self._possible is None else found | {"possible": self.possible}
 
-
+# %% ../../nbs/1_game/06_vector.ipynb #c0b1e720
 @patch
 def _assign(self: EpisodeVectorEnv, changes: dict[int, int], now: bool) -> Any:
     "Note the next worlds and, with `now`, begin them: the observations."

@@ -7,23 +7,28 @@ __all__ = ['KINDS', 'Section', 'World', 'Parameter', 'parameters', 'printable', 
            'Ladder', 'one_line']
 
 # %% ../../nbs/1_game/01_world.ipynb #27e31255
+import functools
 import json
 import random
 import re
-import types
-import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-import annotated_types
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 # %% ../../nbs/1_game/01_world.ipynb #79fb85d1
 class Section(BaseModel):
     "A group of settings inside a world: frozen, strict, and closed to unknown keys."
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_lists(cls, data: Any) -> Any:
+        "Take the lists of JSON data for tuples, which is all that strictness must not refuse."
+        if isinstance(data, dict):
+            data = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+        return data
 
 # %% ../../nbs/1_game/01_world.ipynb #6e0ba629
 class World(Section):
@@ -84,68 +89,54 @@ class Parameter:
             return f"a list of up to {self.high} of: {names}" if self.many else names
         return f"{self.low}-{self.high}"
 
-# %% ../../nbs/1_game/01_world.ipynb #377d1e34
-def _bounds(metadata: Sequence[Any]) -> tuple[float | None, float | None]:
-    "The inclusive range in a field's constraints; for a list the constraint on its length."
-    low = high = None
-    for item in metadata:
-        if isinstance(item, FieldInfo):          # of `Annotated[int, Field(ge=0, le=7)]`
-            low, high = _bounds(item.metadata)
-        elif isinstance(item, annotated_types.Ge):
-            low = item.ge
-        elif isinstance(item, annotated_types.Le):
-            high = item.le
-        elif isinstance(item, annotated_types.MaxLen):
-            high = item.max_length
-    return low, high
-
-
-def _is_section(kind: Any) -> bool:
-    "True if a field's type is a group of settings."
-    return isinstance(kind, type) and issubclass(kind, Section)
-
 # %% ../../nbs/1_game/01_world.ipynb #15fa1809
 KINDS = ("a Literal, a bool, a tuple of Literals, a bounded int or float, a position (a tuple of two bounded ints), "
          "or a list of records (a tuple of a Section, with a max_length)")
 
 
-def _parameter(path: tuple[str, ...], field: FieldInfo) -> Parameter:
-    "The parameter that a field declares; `TypeError` if a prompt could not describe its values."
-    kind, nullable, found = field.annotation, False, {}
-    if typing.get_origin(kind) in (types.UnionType, typing.Union):        # `X | None`: what is X?
-        nullable = type(None) in typing.get_args(kind)
-        kind = next(arg for arg in typing.get_args(kind) if arg is not type(None))
-    origin, inside, (low, high) = typing.get_origin(kind), typing.get_args(kind), _bounds(field.metadata)
-    if origin is Literal or kind is bool:
-        found = {"kind": "choice", "choices": inside or (True, False)}
-    elif kind in (int, float) and None not in (low, high):
-        found = {"kind": "integer" if kind is int else "number", "low": low, "high": high}
-    elif origin is tuple and len(inside) == 2 and inside[1] is not ...:
-        x, y = (Parameter((*path, name), "", "integer", (), *_bounds(typing.get_args(one)[1:]))
-                for name, one in zip("xy", inside, strict=True))
-        if all(typing.get_args(one)[:1] == (int,) for one in inside) and None not in (x.low, x.high, y.low, y.high):
-            found = {"kind": "position", "parts": (x, y)}
-    elif origin is tuple and len(inside) == 2 and typing.get_origin(inside[0]) is Literal:
-        found = {"kind": "choices", "choices": typing.get_args(inside[0]), "high": high}
-    elif origin is tuple and len(inside) == 2 and _is_section(inside[0]) and high is not None:
-        parts = tuple(parameters(inside[0], path))
-        if all(part.kind != "records" and len(part.path) == len(path) + 1 for part in parts):
-            found = {"kind": "records", "parts": parts, "high": high}
-    if not found:
-        raise TypeError(f"{'.'.join(path)}: a world's field is {KINDS}")
-    return Parameter(path, field.description or "", **found, required=field.is_required(), nullable=nullable)
+@functools.cache
+def parameters(model: type[Section]) -> tuple[Parameter, ...]:
+    "All settings of a world class, sections opened, in the order of their declaration; from its JSON schema."
+    schema = model.model_json_schema()
+    return tuple(_listed(schema, schema.get("$defs", {}), ()))
+
+
+def _listed(schema: dict[str, Any], defs: dict[str, Any], path: tuple[str, ...]) -> list[Parameter]:
+    "The parameters of a section's schema; `path`: of the section."
+    found = []
+    for name, field in schema.get("properties", {}).items():
+        if "$ref" in field:
+            found += _listed(defs[field["$ref"].rpartition("/")[2]], defs, (*path, name))
+        else:
+            found.append(_parameter(field, defs, (*path, name), name in schema.get("required", ())))
+    return found
 
 # %% ../../nbs/1_game/01_world.ipynb #f46008fa
-def parameters(model: type[Section], path: tuple[str, ...] = ()) -> list[Parameter]:
-    "All settings of a world class, sections opened, in the order of their declaration."
-    found = []
-    for name, field in model.model_fields.items():
-        here = (*path, name)
-        if _is_section(field.annotation):
-            found += parameters(field.annotation, here)
-        else:
-            found.append(_parameter(here, field))
-    return found
+def _parameter(field: dict[str, Any], defs: dict[str, Any], path: tuple[str, ...], required: bool) -> Parameter:
+    "The parameter that a field's schema describes; `TypeError` if a prompt could not describe its values."
+    values = field.get("anyOf", [field])                                  # `X | None`: what is X?
+    value, found = next(one for one in values if one.get("type") != "null"), {}
+    match value:
+        case {"enum": choices} | {"const": choices}:
+            found = {"kind": "choice", "choices": tuple(choices) if isinstance(choices, list) else (choices,)}
+        case {"type": "boolean"}:
+            found = {"kind": "choice", "choices": (True, False)}
+        case {"type": "integer" | "number" as kind, "minimum": low, "maximum": high}:
+            found = {"kind": kind, "low": low, "high": high}
+        case {"prefixItems": [{"type": "integer", "minimum": a, "maximum": b},
+                              {"type": "integer", "minimum": c, "maximum": d}]}:
+            x, y = Parameter((*path, "x"), "", low=a, high=b), Parameter((*path, "y"), "", low=c, high=d)
+            found = {"kind": "position", "parts": (x, y)}
+        case {"items": {"enum": choices} | {"const": choices}}:
+            choices = tuple(choices) if isinstance(choices, list) else (choices,)
+            found = {"kind": "choices", "choices": choices, "high": value.get("maxItems")}
+        case {"items": {"$ref": record}, "maxItems": high}:
+            parts = tuple(_listed(defs[record.rpartition("/")[2]], defs, path))
+            if all(part.kind != "records" and len(part.path) == len(path) + 1 for part in parts):
+                found = {"kind": "records", "parts": parts, "high": high}
+    if not found:
+        raise TypeError(f"{'.'.join(path)}: a world's field is {KINDS}")
+    return Parameter(path, field.get("description", ""), **found, required=required, nullable=len(values) > 1)
 
 # %% ../../nbs/1_game/01_world.ipynb #e31c05e1
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
@@ -229,11 +220,9 @@ def check_world(
 ) -> tuple[World | None, list[Complaint]]:  # the world, or None and at least one complaint
     "Turn data into a world, or into the list of all that is wrong with it. Nothing is repaired."
     try:
-        return model.model_validate_json(json.dumps(data)), []
+        return model.model_validate(data), []
     except ValidationError as error:
         return None, _complaints(model, error.errors(include_url=False), environment)
-    except (TypeError, ValueError) as error:
-        return None, [Complaint(f"this is not JSON data: {error}", environment)]
 
 # %% ../../nbs/1_game/01_world.ipynb #d9cf4c8a
 def _drawn(parameter: Parameter, generator: random.Random, fill: float) -> Any:

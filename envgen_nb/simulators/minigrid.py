@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['COLOURS', 'Colour', 'Objective', 'Room', 'Cell', 'SHUT', 'LENGTH', 'REACH', 'KINDS', 'ONE_HOT', 'GRIDS', 'NOTHING',
            'SYMBOLS', 'CONDITIONS', 'NEEDS', 'TASK', 'RULES', 'BEFORE', 'Door', 'Key', 'Distractor', 'MiniGridWorld',
-           'filled', 'Thing', 'Level', 'inner_walls', 'draw', 'reachable', 'solvable', 'find_level', 'possible_in',
-           'problems', 'check_installed', 'made', 'engine', 'one_hot', 'framed', 'Rooms', 'MiniGrid']
+           'filled', 'Thing', 'MiniGridLevel', 'inner_walls', 'draw', 'reachable', 'solvable', 'find_level',
+           'possible_in', 'problems', 'check_installed', 'made', 'engine', 'one_hot', 'framed', 'Rooms', 'MiniGrid']
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #0a37e48f
 import functools
@@ -122,7 +122,7 @@ class Thing(NamedTuple):
     holds: "Thing | None" = None     # what is in a box
 
 
-class Level(NamedTuple):
+class MiniGridLevel(NamedTuple):
     "Where everything is at the start of an episode."
     size: Cell                       # width and height
     things: dict[Cell, Thing]        # all other cells are free
@@ -172,7 +172,7 @@ def _build(
 def draw(
     world: MiniGridWorld,
     random: np.random.Generator,
-) -> Level | None:      # None: something found no place
+) -> MiniGridLevel | None:      # None: something found no place
     "Draw a random level of a world, which need not be solvable."
     world = filled(world, random)
     things, blockers, beside = _build(world, random)
@@ -195,7 +195,7 @@ def draw(
         things[cells[-1]] = thing
     places = free(world.agent_room, set())
     x, y = max(things)
-    return Level((x + 1, y + 1), things, cells[0], blockers, places[random.integers(len(places))],
+    return MiniGridLevel((x + 1, y + 1), things, cells[0], blockers, places[random.integers(len(places))],
                  int(random.integers(4)))
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #5ad03e7f
@@ -213,7 +213,7 @@ def reachable(
     return found
 
 
-def solvable(level: Level) -> bool:
+def solvable(level: MiniGridLevel) -> bool:
     "True if the target can be reached."
     things, colours, before = dict(level.things), set(), None
     while len(things) != before:
@@ -236,7 +236,7 @@ def find_level(
     world: MiniGridWorld,
     random: np.random.Generator,
     tries: int = 1_000,
-) -> Level:
+) -> MiniGridLevel:
     "A level that can be solved; `ValueError` if none was found, with why not the last time."
     for _ in range(tries):
         level = draw(world, random)
@@ -250,7 +250,7 @@ def find_level(
 SHUT = ("closed", "locked")     # states of a door that can be opened: to close an open one first is no skill
 
 
-def possible_in(level: Level) -> set[str]:
+def possible_in(level: MiniGridLevel) -> set[str]:
     "The objectives that an episode in a level has."
     things = level.things.values()
     hidden = any(thing.holds for thing in things)
@@ -318,7 +318,7 @@ def engine() -> type:
         def __init__(self):
             super().__init__(MissionSpace(lambda: "reach the target"), 3, max_steps=LENGTH, see_through_walls=True)
 
-        def play(self, level: Level) -> None:
+        def play(self, level: MiniGridLevel) -> None:
             "Begin an episode in a level."
             self.level, (self.width, self.height) = level, level.size
             self.reset()
@@ -417,19 +417,21 @@ class Rooms(Game):
             not any(grid.get(*cell) in self.blockers for cell in self.level.blockers),
             bool(((kinds == _DOOR) & (states == 0)).any())), strict=True) if there}
 
-    def observe(self, obs: str) -> dict[str, np.ndarray] | np.ndarray:
-        "Return what is around the agent, which looks up."
-        env = self.env
-        if obs == "pixels":
-            return env.get_frame(tile_size=8, agent_pov=True)
-        (x, y), held, side = env.agent_pos, env.carrying, 2 * REACH + 1
-        turned = np.rot90(self.seen[:, y:y + side, x:x + side], env.agent_dir + 1, axes=(1, 2))
-        return dict(zip(GRIDS, turned, strict=True)) | {
-            "wanted": self.wanted, "held": one_hot(held.type, held.color) if held else NOTHING}
-
     def picture(self) -> np.ndarray:
         "The whole level, (384, 384, 3) uint8."
         return framed(self.env.get_frame(highlight=False, tile_size=384 // max(self.level.size)))
+
+# %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #c0b1e728
+@patch
+def observe(self: Rooms, obs: str) -> dict[str, np.ndarray] | np.ndarray:
+    "Return what is around the agent, which looks up."
+    env = self.env
+    if obs == "pixels":
+        return env.get_frame(tile_size=8, agent_pov=True)
+    (x, y), held, side = env.agent_pos, env.carrying, 2 * REACH + 1
+    turned = np.rot90(self.seen[:, y:y + side, x:x + side], env.agent_dir + 1, axes=(1, 2))
+    return dict(zip(GRIDS, turned, strict=True)) | {
+        "wanted": self.wanted, "held": one_hot(held.type, held.color) if held else NOTHING}
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #3d3aa977
 TASK = (
@@ -491,10 +493,7 @@ class MiniGrid(SimpleSimulator):
     spaces = MappingProxyType({"symbols": SYMBOLS, "pixels": spaces.Box(0, 255, (56, 56, 3), np.uint8)})
     defaults = MappingProxyType({"preset": "symbols", "preset_options": {"gamma": 0.99, "gae_lambda": 0.95},
                                  "num_worlds": 8, "mixture_ratio": 0.8, "world_length": 144})
-
-    def check_installed(self) -> None:
-        "Raise `ImportError` with what to install, if there is no MiniGrid."
-        check_installed()
+    check_installed = staticmethod(check_installed)
 
     def cut(self, world: MiniGridWorld) -> tuple[int | None, str | None]:
         return world.length, world.goal
@@ -532,12 +531,12 @@ def warnings(self: MiniGrid, world: World | None = None) -> list[Complaint]:
 def legend(self: MiniGrid, size: int = 24) -> dict[str, np.ndarray]:
     "A small picture of each thing: name → (size, size, 3) uint8."
     from minigrid.core.grid import Grid
-    from minigrid.core.world_object import Ball, Box, Door, Goal, Key, Wall
-    shown = {"wall": Wall(), "open door": Door("red", is_open=True), "closed door": Door("red"),
-             "locked door": Door("red", is_locked=True), "key": Key("red"), "ball": Ball("blue"), "box": Box("purple"),
-             "goal": Goal()}
-    you = {"you, looking right": Grid.render_tile(None, agent_dir=0, tile_size=size)}
-    drawn = you | {name: Grid.render_tile(thing, tile_size=size) for name, thing in shown.items()}
+    shown = [("wall", "grey"), ("door", "red", "open"), ("door", "red", "closed"), ("door", "red", "locked"),
+             ("key", "red"), ("ball", "blue"), ("box", "purple"), ("goal", "green")]
+    drawn = {"you, looking right": Grid.render_tile(None, agent_dir=0, tile_size=size)}
+    for kind, *look in shown:
+        name = " ".join([*look[1:], kind])
+        drawn[name] = Grid.render_tile(made(Thing(kind, *look)), tile_size=size)
     return {name: picture.astype(np.uint8) for name, picture in drawn.items()}
 
 
