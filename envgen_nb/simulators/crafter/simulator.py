@@ -21,7 +21,7 @@ from .vector import CrafterVectorEnv
 from .warnings import warnings_of
 from .world import PREREQUISITES, CrafterWorld, ExtendedCrafterWorld
 from ...game.vector import AUTORESET_MODES
-from ...game.simulator import Player, Simulator, Things
+from ...game.simulator import Player, Simulator, Things, read_rules
 from ...game.vector import base_seeds
 from ...game.world import Complaint, World, check_world
 
@@ -206,46 +206,7 @@ _PRACTICE_EXTENDED = {
 }
 
 # %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #7161372f
-_TASK = (
-    "Crafter is a survival game on a map of 64x64 cells, seen from above. The agent sees the 9x7 cells around it. "
-    "It keeps itself alive (health, food, drink, energy: 0 to 9 each), gathers materials, builds, crafts tools, grows "
-    "plants and fights. An episode ends when its health is 0, or at a step limit. In each episode it is rewarded for "
-    "the first time that it achieves each of the skills below, and these are what it is to learn."
-)
-
-_RULES = (
-    "The natural biome mixes all landscapes, as the ordinary game does.",
-    "Stone, coal, iron, diamonds, lava and tunnels exist only in mountains: grassland and beaches worlds have none.",
-    "Trees, cows and saplings are found on grass; a mountain world has little grass and few trees.",
-    "Grassland and mountain worlds have no water by nature; without drinking the agent loses health from about "
-    "step 200 on and dies at about step 340.",
-    "Only water can be drunk; food comes from cows (6) and ripe plants (4); energy comes back only in sleep.",
-    "Facing a tree gives 1 wood and the tree is gone; facing grass gives a sapling 1 time in 10.",
-    "Stone and coal can be mined with a wood_pickaxe only, iron with a stone_pickaxe, diamonds with an iron_pickaxe; "
-    "a better pickaxe does not replace a lower one.",
-    "A table costs 2 wood, a furnace 4 stone; both can be placed on grass, sand or path. A furnace needs no table.",
-    "Wood tools cost 1 wood each, stone tools 1 wood and 1 stone, iron tools 1 wood, 1 coal and 1 iron.",
-    "To craft, the agent must stand next to a table (diagonally counts); for iron tools next to a table and a furnace.",
-    "A stone can be placed on grass, sand, path, water or lava; with stones the agent can wall itself or a plant in.",
-    "A sapling is placed on grass and is ripe after 300 steps during which the agent is within 17 steps of it; a cow, "
-    "zombie or skeleton next to it destroys it. Only eating a ripe plant counts.",
-    "Zombies live on grass, many at night and few by day; they chase the agent and do 2 damage, 7 if it sleeps.",
-    "Skeletons live in the tunnels of mountains and shoot arrows (2 damage).",
-    "Without a sword a blow does 1 damage, with a wood sword 2, stone 3, iron 5; a cow or skeleton has 3 health, a "
-    "zombie 5.",
-    "Stepping into lava is death.",
-    "The agent can fall asleep when its energy is below 9 (it loses 1 in about 30 steps), cannot act while asleep, and "
-    "gains 1 energy in about 11 steps. wake_up counts only when it wakes with full energy, not when damage wakes it.",
-    "It is dark from about step 150 to step 270 of every 300 steps.",
-    "Items may be given without the tool that is needed to get them.",
-    "A skill is rewarded when it is shown for the first time in an episode. In an environment that gives a tool, "
-    "making another one is rewarded, so the agent may spend its wood on tools that it has.",
-    "All six tools and a table together take 8 wood.",
-    "Coal or iron whose rarity is set, even to common, is found all over a mountain; unset, in some parts of it only.",
-    "An episode starts in the middle of the map (on grass; in a mountain world on bare path): a tree is about 5 steps "
-    "away, 9 in a mountain world; water about 7 in natural and beaches worlds. Stone is 8 steps away in a natural "
-    "world, 4 in a mountain world; coal 10 and 5, iron 15 and 7; a cow 6 or 7, in a mountain world 14 (medians).",
-)
+_TASK, _RULES = read_rules("envgen_nb.simulators.crafter")
 
 # %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #d32f9285
 _KEYS = {"move_left": "ArrowLeft", "move_right": "ArrowRight", "move_up": "ArrowUp", "move_down": "ArrowDown",

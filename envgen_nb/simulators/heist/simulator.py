@@ -17,7 +17,7 @@ from .state import read_state
 from .vector import CONDITIONS, NEEDS, HeistVectorEnv, draw_state, read_level
 from .world import OBJECTIVES, HardHeistWorld, HeistWorld, void_settings
 from ...game.vector import AUTORESET_MODES
-from ...game.simulator import Simulator
+from ...game.simulator import Simulator, read_rules
 from ...game.world import Complaint, World, check_world
 
 # %% ../../../nbs/9_simulators/heist/06_simulator.ipynb #01179718
@@ -34,28 +34,8 @@ _PRACTICE = {
 _REQUIRES = {f"open_lock_{i}": (f"collect_key_{i}",) for i in (1, 2, 3)}
 _REQUIRES |= {f"collect_key_{i}": (f"open_lock_{i - 1}",) for i in (2, 3)}
 
-_TASK = (
-    "Heist is a maze on one screen, seen from above. The agent walks through it to a gem. Locks in three colours block "
-    "the way: a lock opens when the agent that holds the key of its colour touches it, and a key is taken by touching "
-    "it. An episode ends with a reward of 10 when the gem is taken, or without one after 1,000 steps. Nothing else is "
-    "rewarded. The skills below, on the way to the gem, are what the agent is to learn."
-)
-
-_RULES = (
-    "The ordinary game draws maze_size from 5, 7 and 9, and the number of locks from 0 to 3, more in larger mazes.",
-    "All locks lie on the way from the start to the gem, and they open in their order: the key of the second lies "
-    "behind the first.",
-    "The keys that are held at the start are those of the first locks.",
-    "A maze of n tiles has ((n + 1) / 2)² rooms; it needs a room for the start, one behind each lock, and one more if "
-    "the first key is not held.",
-    "Loops shorten ways, but none leads around a lock.",
-    "Pruned dead ends make the way easier to see; keys, the start and the gem stay where they are.",
-    "An agent that moves at random takes the gem in nearly every episode in a maze of 3 tiles, in 7 of 10 in one of 5 "
-    "tiles without locks, and in 1 of 16 in one of 9 tiles with three locks.",
-    "The success rate of a skill counts only the episodes whose level has that key or lock.",
-    "With a goal an episode is cut when that skill is shown, without a reward: only the gem is rewarded, and what "
-    "comes after the goal is not practised.",
-)
+# %% ../../../nbs/9_simulators/heist/06_simulator.ipynb #c0de4a06
+_TASK, _RULES = read_rules("envgen_nb.simulators.heist")
 
 # %% ../../../nbs/9_simulators/heist/06_simulator.ipynb #cc92f531
 class Heist(Simulator):
