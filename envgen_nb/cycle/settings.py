@@ -24,7 +24,6 @@ from ..agent.networks import get_device
 from ..agent.presets import Preset, encoders, get_preset
 from ..agent.reward import rewards
 from ..curriculum import curricula
-from ..curriculum.ladder import Ladder
 from ..designer.prompt import check_words, load_templates, take_words
 from ..designer.base import Designer, DesignerError, check_consent, designers, make_designer, options_of
 from ..designer.trust import destinations, name_destinations
@@ -102,7 +101,8 @@ class RunSettings(BaseModel):
     deterministic: bool = Field(False, description="on a GPU: slower, but the same bits every time")
 
     designer: str = Field("rules", description="what designs the worlds: rules, openai, replay, manual, random, fixed, "
-                          "easy_to_hard, adversarial, frontier, missing, backward, none, or a class of your own")
+                          "easy_to_hard, adversarial, frontier, missing, backward, ladders, none, or a class of "
+                          "your own")
     designer_options: dict[str, Any] = Field(default_factory=dict, description="the designer's own settings")
     feedback: str = Field("rates", min_length=1, description="what the designer gets: rates (this run's own), "
                           "worlds (and what happened in its worlds), full (and what was missing in the original "
