@@ -33,7 +33,8 @@ from envgen_nb.results import history
 from envgen_nb.results.figures import BEFORE_EDIT, worlds_html
 from envgen_nb.studio.compare import Comparison
 from envgen_nb.studio.conversation import conversation_html, drafts_view, manual_view
-from envgen_nb.studio.editor import Editor, apply, editor_view, names_view, settings_view, show_run
+from envgen_nb.studio.editor import Editor, apply, show_run
+from envgen_nb.studio.forms import editor_view, estimate, names_view, settings_view
 from envgen_nb.studio.history import start_from
 from envgen_nb.studio.play import Play
 from envgen_nb.studio.session import Session
@@ -750,14 +751,14 @@ def test_fields_hold_numbers_and_errors_go_when_they_are_mended(tmp_path, monkey
     fields = {field.description: field for field in view.children[1].children}
     for label, text in (("Model", "m"), ("Price in", "2"), ("Price out", "8")):
         fields[label].value = text
-    assert studio.editor.error == studio.plan.error == studio.session.error == ""
+    assert studio.editor.error == studio.session.error == ""
     assert (studio.editor.options["price_in"], studio.editor.options["price_out"]) == (2.0, 8.0)
-    assert "about 0." in studio.plan.estimate and "USD" in studio.plan.estimate
+    assert "about 0." in estimate(studio.editor) and "USD" in estimate(studio.editor)
     for wrong in ("2 dollars", "nan"):
         fields["Price in"].value = wrong
-        assert "price_in" in studio.editor.error and "price not known" in studio.plan.estimate
+        assert "price_in" in studio.editor.error and "price not known" in estimate(studio.editor)
         fields["Price in"].value = "2"
-        assert studio.editor.error == "" and "about 0." in studio.plan.estimate
+        assert studio.editor.error == "" and "about 0." in estimate(studio.editor)
     studio.editor.designer, text = "rules", studio.editor.first
     studio.editor.first = text.replace("{{task}}", "{{tsak}}")
     press = buttons_in(studio.buttons)
@@ -769,7 +770,7 @@ def test_fields_hold_numbers_and_errors_go_when_they_are_mended(tmp_path, monkey
     options = {"model": "m", "base_url": "http://127.0.0.1:9/v1", "price_in": "2", "price_out": "8"}    # as of old
     old = create_run(make_settings(**SMALL, designer="openai", designer_options=options), tmp_path / "runs" / "old")
     studio.session.open(old.path)
-    assert studio.editor.error == studio.plan.error == "" and "about 0." in studio.plan.estimate
+    assert studio.editor.error == "" and "about 0." in estimate(studio.editor)
 
 
 @pytest.mark.long

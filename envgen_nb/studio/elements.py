@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['STATIC', 'TEMPLATES', 'STYLE', 'HELP', 'render', 'row', 'columns', 'column', 'field', 'number_field', 'heading',
-           'button', 'Page', 'bind', 'listen', 'linked', 'framed', 'html_view', 'show_if', 'error_html', 'error_view',
-           'question_view', 'CopyButton', 'Road', 'Present', 'help_view']
+           'button', 'Page', 'bind', 'listen', 'linked', 'offer', 'framed', 'html_view', 'show_if', 'error_html',
+           'error_view', 'question_view', 'CopyButton', 'Road', 'Present', 'help_view']
 
 # %% ../../nbs/8_studio/02_elements.ipynb #35e9eabe
 import contextlib
@@ -139,7 +139,7 @@ def bind(state: HasTraits, names: Sequence[str], draw: Callable[[], None]) -> No
     state.observe(redraw, list(names))
     redraw()
 
-
+# %% ../../nbs/8_studio/02_elements.ipynb #8e70b037
 def listen(
     control: widgets.Widget,
     act: Callable[[Any], None],
@@ -186,6 +186,18 @@ def linked(
     quiet = listen(control, lambda value: None if value is None else put(value), state)
     bind(state, names, show)
     return control
+
+# %% ../../nbs/8_studio/02_elements.ipynb #eae23b67
+def offer(
+    menu: widgets.Dropdown,
+    named: Mapping[Any, str],     # value → label
+    default: Any = None,          # chosen if what was chosen is no longer offered; None: the first one
+) -> None:
+    "Set what a menu offers; what was chosen stays chosen while it is offered."
+    options = tuple((label, value) for value, label in named.items())
+    if menu.options != options:
+        chosen, menu.options = menu.value, options
+        menu.value = chosen if chosen in named else next(iter(named), None) if default is None else default
 
 # %% ../../nbs/8_studio/02_elements.ipynb #56993f98
 def framed(inside: str) -> str:

@@ -29,6 +29,7 @@ from ..results.statistics import MIN_SEEDS, PERCENT, Estimate, improvement, iqm,
 from ..results.charts import COLOURS, Drawing, Series, curves, grid, points
 from ..results.page import fold, note, table
 from ..results.progress import duration
+from .compare import seed_series
 from .elements import STYLE, button, column, error_view, framed, heading, render, row
 
 # %% ../../nbs/8_studio/14_experiment_view.ipynb #21ca1a2f
@@ -151,19 +152,6 @@ def settings_rows(folder: ExperimentFolder) -> Rows:
 # %% ../../nbs/8_studio/14_experiment_view.ipynb #441cb6d1
 _NO_RUN = "No run has ended yet."
 _NO_PAIR = "No seed has ended in the baseline and in another arm yet."
-_Summaries = dict[int, dict[str, Any]]        # seed → summary of a run
-
-
-def _line(arm: str, found: _Summaries, base: _Summaries | None = None, colour: str = COLOURS[0]) -> Series:
-    "Return the mean score of an arm, or its paired difference from the baseline, at the measurements that all have."
-    runs = [*found.values(), *(base[seed] for seed in found if base)]
-    steps = min((one["steps"][:len(one["scores"])] for one in runs), key=len)
-    at = [{seed: one["scores"][k] for seed, one in found.items()} for k in range(len(steps))]
-    y = [mean(mine.values()) if base is None else paired(mine, {seed: base[seed]["scores"][k] for seed in mine})
-         for k, mine in enumerate(at)]
-    return Series(f"{arm} ({len(found)})", steps, y, colour)
-
-
 def _drawn(series: Iterable[Series]) -> str:
     "Return how the seeds of these lines are drawn."
     few = {estimate.count < MIN_SEEDS for one in series for estimate in one.y if estimate.count}
@@ -172,7 +160,7 @@ def _drawn(series: Iterable[Series]) -> str:
 
 def score_curves(folder: ExperimentFolder) -> Drawing:
     "Draw the score at each measurement, mean over seeds with its band, arm by arm."
-    series = [_line(arm, found, None, COLOURS[k % len(COLOURS)])
+    series = [seed_series(f"{arm} ({len(found)})", found, "steps", "scores", colour=COLOURS[k % len(COLOURS)])
               for k, (arm, found) in enumerate(folder.summaries().items()) if found]
     title = f"Score in the original game (%): mean over seeds, {_drawn(series)} (in brackets: seeds)"
     return curves(title, series, "environment steps") if series else Drawing(note(_NO_RUN))
@@ -182,7 +170,8 @@ def gain_curves(folder: ExperimentFolder) -> Drawing:
     "Draw how much more than the baseline each arm has at each measurement, paired by seed."
     found, baseline = folder.summaries(), folder.experiment.baseline
     both = {arm: {seed: one for seed, one in mine.items() if seed in found[baseline]} for arm, mine in found.items()}
-    series = [_line(arm, mine, found[baseline]) for arm, mine in both.items() if mine and arm != baseline]
+    series = [seed_series(f"{arm} ({len(mine)})", mine, "steps", "scores", base=found[baseline])
+              for arm, mine in both.items() if mine and arm != baseline]
     title = f"Score more than {baseline}, paired by seed: mean over seeds, {_drawn(series)} (in brackets: seeds)"
     return grid(title, series, "environment steps") if series else Drawing(note(_NO_PAIR))
 

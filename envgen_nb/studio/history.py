@@ -6,7 +6,6 @@
 __all__ = ['Asked', 'asked', 'templates_of', 'start_from', 'history_html', 'history_view']
 
 # %% ../../nbs/8_studio/12_history.ipynb #8ee4224f
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,19 +13,18 @@ from pathlib import Path
 import ipywidgets as widgets
 
 from ..cycle.edit import change_templates
-from ..cycle.context import design_context, origins
+from ..cycle.context import design_context
 from ..cycle.folder import RunFolder, RunFolderError
 from ..cycle.settings import changed_settings
 from ..designer.base import Usage
 from envgen_nb.designer.prompt import (
-    Templates, check_template, fill, first_prompt, later_template, load_templates, own_words,
-    prompt_values,
+    Templates, check_template, fill, first_prompt, load_templates, own_words, prompt_values,
 )
 from ..results import measurements
 from ..results.figures import Change, most_changed
-from ..results.page import fold, note, quote
-from .elements import STYLE, bind, button, column, error_view, listen, row
-from .editor import text_difference
+from ..results.page import note
+from .elements import STYLE, bind, button, column, error_view, listen, offer, render, row
+from .editor import prompt_facts, template_kind, text_difference
 from .session import Session
 from .step import choices
 from ..game.words import differences, settings_in_words
@@ -44,19 +42,26 @@ class Asked:
     score: tuple[float, float] | None               # before and after in %; None: not measured yet
     cost: Usage                                     # of the calls in this cycle
 
+    @property
+    def said(self) -> str:
+        "How the prompt differs, in a line."
+        if not self.prompt:
+            return "as the kit's own" if "kit" in self.against else "no difference"
+        lines = sum(line[:1] in "+−" for line in self.prompt.splitlines())
+        return self.against if self.against.startswith("the first") else f"{lines} lines differ from {self.against}"
+
 
 def _worlds(run: RunFolder, cycle: str, before: str) -> tuple[str, ...]:
-    "How the worlds differ from those of the cycle before."
+    "Return how the worlds differ from those of the cycle before."
     old, found = run.worlds(before), []
     for k, world in enumerate(run.worlds(cycle)):
         lines = differences(old[k], world) if k < len(old) else settings_in_words(world)
         found += [f"world {k + 1}: {line}" for line in lines] or [f"world {k + 1}: as before"]
     return tuple(found) + tuple(f"world {k + 1}: gone" for k in range(len(run.worlds(cycle)), len(old)))
 
-
 # %% ../../nbs/8_studio/12_history.ipynb #4cd997a7
 def _prompt(run: RunFolder, cycle: str, before: str) -> tuple[str, str]:
-    "What a prompt is compared with, and how it differs."
+    "Return what a prompt is compared with, and how it differs."
     text, settings = run.text(cycle, RunFolder.PROMPT) or "", run.settings
     if cycle == "cycle-1":
         kits = first_prompt(load_templates(), run.simulator, settings.vocabulary, settings.num_proposed,
@@ -70,7 +75,7 @@ def _prompt(run: RunFolder, cycle: str, before: str) -> tuple[str, str]:
 def asked(
     run: RunFolder,
 ) -> list[Asked]:      # `RunFolderError` if something in the folder is damaged
-    "A row for each cycle of which there is a prompt."
+    "Return a row for each cycle of which there is a prompt."
     found, calls, measured = [], run.calls(), measurements(run)
     for before, cycle in zip(run.cycles, run.cycles[1:], strict=False):
         if run.text(cycle, RunFolder.PROMPT) is None:
@@ -83,27 +88,16 @@ def asked(
     return found
 
 # %% ../../nbs/8_studio/12_history.ipynb #65f731d3
-def _filled(run: RunFolder, cycle: str, templates: Templates) -> tuple[str, str, dict[str, str]]:
-    "Of a cycle's prompt: the kind of its template, the template, and what its placeholders stand for."
-    settings, number = run.settings, int(cycle.partition("-")[2])
-    before, rates, facts = f"cycle-{number - 1}", run.feedback(number), design_context(run, number)
-    if number == 1 or (rates is None and not run.worlds(before)):
-        return "first", templates.first, prompt_values(run.simulator, settings.vocabulary, settings.num_proposed,
-                                                       context=facts)
-    values = prompt_values(run.simulator, settings.vocabulary, settings.num_proposed, rates, run.worlds(before),
-                           origins(run, before), facts)
-    text = later_template(templates, rates is not None, facts is not None and facts.records is not None)
-    kind = next(name for name in ("worlds", "update", "no_feedback") if getattr(templates, name) == text)
-    return kind, text, values
-
-
 def templates_of(
     run: RunFolder,
     cycle: str,         # of which there is a prompt
 ) -> Templates:
-    "The templates with which a prompt of a run is asked again."
+    "Return the templates with which a prompt of a run is asked again."
     templates, prompt = load_templates(run.file(RunFolder.TEMPLATES)), run.text(cycle, RunFolder.PROMPT)
-    kind, text, values = _filled(run, cycle, templates)
+    facts = prompt_facts(run, int(cycle.partition("-")[2]))
+    kind = template_kind(facts)
+    values = prompt_values(run.simulator, run.settings.vocabulary, run.settings.num_proposed, *facts)
+    text = getattr(templates, kind)
     if fill(text, own_words(text, None) | values) == prompt:
         return templates
     for name, value in sorted(values.items(), key=lambda one: -len(one[1])):
@@ -128,34 +122,9 @@ def start_from(
         session.refresh()
 
 # %% ../../nbs/8_studio/12_history.ipynb #0c45d310
-def _moves(one: Asked, most: int = 5) -> str:
-    "What changed, most first."
-    lines = [f"{change.objective.replace('_', ' ')} {change.before.value:.0f}% → {change.after.value:.0f}%"
-             for change in one.moved[:most]]
-    more = [f"and {len(one.moved) - most} more"] if len(one.moved) > most else []
-    return "<br>".join(map(html.escape, lines + more)) or "–"
-
-
 def history_html(rows: Sequence[Asked]) -> str:
-    "The rows as a table."
-    if not rows:
-        return note("No prompt has been asked in these runs yet.", "envgen-quiet")
-    header = ["Run", "Cycle", "Prompt", "Worlds", "Success rates", "Score", "Cost"]
-    body = ""
-    for one in rows:
-        lines = sum(line[:1] in "+−" for line in one.prompt.splitlines())
-        said = ("as the kit's own" if "kit" in one.against else "no difference") if not one.prompt else (
-            one.against if one.against.startswith("the first") else f"{lines} lines differ from {one.against}")
-        worlds = "".join(f"<li>{html.escape(line)}</li>" for line in one.worlds)
-        score = "–" if one.score is None else f"{one.score[0]:.1f}% → {one.score[1]:.1f}%"
-        cost = f"{one.cost.calls} calls, {one.cost.tokens:,} tokens, {one.cost.cost}" if one.cost.calls else "no calls"
-        cells = [html.escape(one.run), html.escape(one.cycle.replace("-", " ")),
-                 fold(said, quote(one.prompt)) if one.prompt else html.escape(said),
-                 fold(f"{len(one.worlds)} lines", f"<ul>{worlds}</ul>") if one.worlds else "–",
-                 _moves(one), score, html.escape(cost)]
-        body += "<tr>" + "".join(f'<td style="vertical-align:top">{cell}</td>' for cell in cells) + "</tr>"
-    head = "".join(f'<th scope="col">{name}</th>' for name in header)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    "Return the rows as a table."
+    return render("history.html", rows=rows)
 
 # %% ../../nbs/8_studio/12_history.ipynb #781a5f71
 def history_view(session: Session) -> widgets.Widget:
@@ -164,21 +133,18 @@ def history_view(session: Session) -> widgets.Widget:
     which = widgets.SelectMultiple(description="Runs", rows=4, layout=wide,
                                    tooltip="hold Ctrl or Shift to choose several")
     prompt = widgets.Dropdown(description="Prompt", tooltip="which one a new run begins with", layout=wide)
-    shown, filling = widgets.HTML(), False
+    shown = widgets.HTML()
 
     def refresh() -> None:
-        nonlocal filling
         found = choices(session)
         chosen = [path for path in which.value if path in found] or list(found)[:session.run is not None]
-        filling = True                                       # or the menu of prompts were empty for a moment
-        which.options = [(name, path) for path, name in found.items()]
-        which.value, filling = tuple(chosen), False
+        with quiet():                                        # or the menu of prompts were empty for a moment
+            which.options = [(name, path) for path, name in found.items()]
+            which.value = tuple(chosen)
         draw()
 
     def draw(_: object = None) -> None:
-        if filling:
-            return
-        rows, damaged, options = [], "", []
+        rows, damaged, options = [], "", {}
         for path in which.value:
             try:
                 mine = asked(RunFolder(path))
@@ -186,11 +152,8 @@ def history_view(session: Session) -> widgets.Widget:
                 damaged += note(f"{path.name} is left out: {error}", "envgen-error")
                 continue
             rows += mine
-            options += [(f"{one.run}, {one.cycle.replace('-', ' ')}", (path, one.cycle)) for one in mine]
-        if prompt.options != tuple(options):
-            chosen, prompt.options = prompt.value, options
-            known = [value for _, value in options]
-            prompt.value = chosen if chosen in known else next(iter(known), None)
+            options |= {(path, one.cycle): f"{one.run}, {one.cycle.replace('-', ' ')}" for one in mine}
+        offer(prompt, options)
         shown.value = (f'<div class="envgen" style="overflow-x:auto" tabindex="0" role="region" '
                        f'aria-label="prompts">{damaged}{history_html(rows)}</div>')
 
@@ -199,7 +162,7 @@ def history_view(session: Session) -> widgets.Widget:
             raise ValueError("choose the prompt first with which the new run is to begin")
         start_from(session, *prompt.value)
 
-    listen(which, draw, session)
+    quiet = listen(which, draw, session)
     bind(session, ["run", "version"], refresh)
     return column(widgets.HTML(STYLE),
                   row(which, button("Look for runs", "Read the runs folder again", refresh, session, "folder-open")),

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ACTIONS', 'ROAD', 'Relay', 'Stopped', 'explain', 'catch_errors', 'show_errors', 'shorter', 'objection', 'next_action',
-           'station', 'stations', 'Session', 'Walk']
+           'station', 'stations', 'Session']
 
 # %% ../../nbs/8_studio/01_session.ipynb #c471ec94
 import asyncio
@@ -23,7 +23,8 @@ from fastcore.basics import patch
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode
 
-from ..cycle.edit import EditError, Position, design_again, edit_worlds, position, take_back
+from ..cycle.edit import EditError, Position, design_again, edit_worlds, position
+from ..cycle.edit import take_back as take_design_back
 from ..cycle.folder import RunFolder, counted_in
 from ..cycle.events import Accepted, Evaluated, Event, Training
 from ..cycle.run import run_cycles
@@ -234,7 +235,8 @@ class Session(HasTraits):
 
     def __init__(self, run: RunFolder | str | Path | None = None):
         super().__init__()
-        self._relay, self._wait, self._walk = Relay(self._take), Wait(), None
+        self._relay, self._wait = Relay(self._take), Wait()
+        self._going, self._stop_at = threading.Event(), float("inf")   # cleared: paused; when a rollout is broken off
         self.every.add(self)
         if run is not None:
             self.open(run.path if isinstance(run, RunFolder) else run)
@@ -269,50 +271,60 @@ class Session(HasTraits):
         if self.busy:
             raise EditError("something is going on in this run: wait for it, or stop it first")
 
-    def new(
-        self,
-        settings: RunSettings,
-        path: str | Path = "",   # "": a new folder in the runs folder
-    ) -> None:
-        "Begin a run."
-        with show_errors(self):
-            self.must_be_idle()
-            self._show(new_run(settings, path))
-            self.wanted = None
+# %% ../../nbs/8_studio/01_session.ipynb #ca53cced
+@patch
+def new(
+    self: Session,
+    settings: RunSettings,
+    path: str | Path = "",   # "": a new folder in the runs folder
+) -> None:
+    "Begin a run."
+    with show_errors(self):
+        self.must_be_idle()
+        self._show(new_run(settings, path))
+        self.wanted = None
 
-    def open(self, path: str | Path) -> None:
-        "Show an existing run, finished or not."
-        with show_errors(self):
-            self.must_be_idle()
-            self._show(RunFolder(path))
-            self.wanted = None
 
-    def answer(self, text: str) -> None:
-        "Hand in the reply to the prompt that is `asked` (designer `manual`)."
-        with show_errors(self):
-            if self.asked is None:
-                raise EditError("nothing is being asked at the moment: generate first")
-            if not text.strip():
-                raise EditError("the reply is empty: paste the whole answer of the model")
-            write_text(self.asked[1], text)
-            self.asked = None
+@patch
+def open(self: Session, path: str | Path) -> None:
+    "Show an existing run, finished or not."
+    with show_errors(self):
+        self.must_be_idle()
+        self._show(RunFolder(path))
+        self.wanted = None
 
-    def edit(self, designs: Sequence[Design]) -> None:
-        "Replace the worlds that the agent will train in next."
-        with show_errors(self):
-            self.must_be_idle()
-            edit_worlds(self.run, self.where.cycle, designs)
-            self.version += 1
 
-    def take_back(
-        self,
-        place: str,    # the folder of a draft, one of `RunFolder.drafts`
-    ) -> None:
-        "Train next in the worlds of an earlier design; the present one becomes a draft."
-        with show_errors(self):
-            self.must_be_idle()
-            take_back(self.run, self.where.cycle, place)
-            self.refresh()
+@patch
+def answer(self: Session, text: str) -> None:
+    "Hand in the reply to the prompt that is `asked` (designer `manual`)."
+    with show_errors(self):
+        if self.asked is None:
+            raise EditError("nothing is being asked at the moment: generate first")
+        if not text.strip():
+            raise EditError("the reply is empty: paste the whole answer of the model")
+        write_text(self.asked[1], text)
+        self.asked = None
+
+
+@patch
+def edit(self: Session, designs: Sequence[Design]) -> None:
+    "Replace the worlds that the agent will train in next."
+    with show_errors(self):
+        self.must_be_idle()
+        edit_worlds(self.run, self.where.cycle, designs)
+        self.version += 1
+
+
+@patch
+def take_back(
+    self: Session,
+    place: str,    # the folder of a draft, one of `RunFolder.drafts`
+) -> None:
+    "Train next in the worlds of an earlier design; the present one becomes a draft."
+    with show_errors(self):
+        self.must_be_idle()
+        take_design_back(self.run, self.where.cycle, place)
+        self.refresh()
 
 # %% ../../nbs/8_studio/01_session.ipynb #d77843b5
 @patch
@@ -365,65 +377,53 @@ def _take_end(self: Session, failure: str) -> None:
                      f"last, and does the {counted(before - kept, 'step')} after it again.")
 
 # %% ../../nbs/8_studio/01_session.ipynb #f0fcaf6c
-class Walk:
-    "One action of a session, on a thread: goes through the run's events until the action ends, is paused or stopped."
+@patch
+def _work(self: Session, path: Path, action: str, again: bool) -> None:
+    "On the working thread: go through the events of a run until the action ends, is stopped, or fails."
+    failure, started = "", threading.Event()
 
-    def __init__(self, session: Session, action: str, again: bool):
-        self.session, self.ends, self.again, self.put = session, ACTIONS[action], again, session._relay.put
-        self.going, self.stop_at = threading.Event(), float("inf")     # cleared: paused; when a rollout is broken off
-        self.going.set()
-        threading.Thread(target=self.run, args=(session.run.path,), daemon=True).start()
-
-    def run(self, path: Path) -> None:
-        "On the thread: go through the events."
-        failure, started = "", threading.Event()
-        threading.Thread(target=self.show_clock, args=(started,), daemon=True).start()
-        try:
-            with contextlib.closing(run_cycles(path, on_text=self.on_text, check=self.check, on_wait=self.on_event,
-                                               again=self.again)) as events:
-                for event in events:
-                    started.set()
-                    self.on_event(event)
-                    self.going.wait()
-                    if self.ends(event) or self.stop_at < float("inf"):
-                        break
-        except Stopped:
-            pass
-        except Exception as error:
-            failure = explain(error)
-        finally:
-            started.set()
-            self.put(functools.partial(self.session._take_end, failure))
-
-    def show_clock(self, started: threading.Event) -> None:
-        "Once a second until the first event: show how long the start has lasted."
+    def show_clock() -> None:                        # once a second until the first event
         while not started.wait(1.0):
-            self.put(functools.partial(self.session._take_text, ""))
+            self._relay.put(functools.partial(self._take_text, ""))
 
-    def on_event(self, event: Event) -> None:
-        "Put an event into the queue."
-        within = self.session.EVERY if isinstance(event, Training) else 0
-        self.put(functools.partial(self.session._take_event, event), within)
-
-    def on_text(self, piece: str) -> None:
-        "Put a piece of the designer's answer into the queue; \"\" comes now and then while there is none."
-        self.going.wait()
-        if self.stop_at < float("inf"):
+    def check() -> None:                             # at each step of the environment, or minibatch
+        self._going.wait()
+        if time.monotonic() > self._stop_at:
             raise Stopped
-        self.put(functools.partial(self.session._take_text, piece), within=0.2)
 
-    def check(self) -> None:
-        "At each step of the environment, or minibatch: wait during a pause, and stop when it is time."
-        self.going.wait()
-        if time.monotonic() > self.stop_at:
+    def on_text(piece: str) -> None:                 # "" comes now and then while there is no answer
+        self._going.wait()
+        if self._stop_at < float("inf"):
             raise Stopped
+        self._relay.put(functools.partial(self._take_text, piece), within=0.2)
+
+    def on_event(event: Event) -> None:
+        self._relay.put(functools.partial(self._take_event, event), self.EVERY if isinstance(event, Training) else 0)
+
+    threading.Thread(target=show_clock, daemon=True).start()
+    try:
+        with contextlib.closing(run_cycles(path, on_text=on_text, check=check, on_wait=on_event,
+                                           again=again)) as events:
+            for event in events:
+                started.set()
+                on_event(event)
+                self._going.wait()
+                if ACTIONS[action](event) or self._stop_at < float("inf"):
+                    break
+    except Stopped:
+        pass
+    except Exception as error:
+        failure = explain(error)
+    finally:
+        started.set()
+        self._relay.put(functools.partial(self._take_end, failure))
 
 # %% ../../nbs/8_studio/01_session.ipynb #c33be362
 @patch
 def pause(self: Session) -> None:
     "Hold the work up at the next step of the environment, or minibatch."
     if self.busy and not self.stopping:
-        self._walk.going.clear()
+        self._going.clear()
         self.paused = True
         self._relay.flush()                          # what has happened until now
 
@@ -432,7 +432,7 @@ def pause(self: Session) -> None:
 def go_on(self: Session) -> None:
     "End the pause."
     if self.busy:
-        self._walk.going.set()
+        self._going.set()
     self.paused = False
 
 
@@ -440,7 +440,7 @@ def go_on(self: Session) -> None:
 def stop(self: Session) -> None:
     "End the work within a second; the run can be resumed."
     if self.busy and not self.stopping:
-        self.stopping, self._walk.stop_at = True, time.monotonic() + self.GRACE
+        self.stopping, self._stop_at = True, time.monotonic() + self.GRACE
         self.go_on()
 
 
@@ -473,7 +473,9 @@ def begin(
         with self.hold_trait_notifications():
             self.busy, self.doing, self.text, self.wanted = True, action, "", None
             self._wait = Wait(PREPARING, time.monotonic())
-        self._walk = Walk(self, action, again)
+        self._going.set()
+        self._stop_at = float("inf")
+        threading.Thread(target=self._work, args=(self.run.path, action, again), daemon=True).start()
 
 
 Session.generate = functools.partialmethod(Session.begin, "generate")     # to new worlds; the old ones become a draft

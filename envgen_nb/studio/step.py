@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['buttons_view', 'status_html', 'status_view', 'finished_view', 'thin', 'training_lines', 'designed_bands', 'movers',
-           'curves_html', 'now_and_then', 'choice_view', 'curves_view', 'named_in', 'aimed_at', 'objectives_html',
-           'measure_view', 'choices', 'runs_view', 'labels_view', 'wanted_view']
+           'curves_html', 'choice_view', 'curves_view', 'named_in', 'aimed_at', 'objectives_html', 'measure_view',
+           'choices', 'runs_view', 'labels_view', 'wanted_view']
 
 # %% ../../nbs/8_studio/06_step.ipynb #9cafa12a
 import functools
@@ -13,7 +13,7 @@ import html
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ from ..results.charts import KEY, Line, Small, multiples
 from ..results.figures import changes, missing_html, most_changed, of_episodes, sample_text
 from ..results.page import fold, note, table
 from envgen_nb.studio.elements import (
-    bind, button, column, error_view, field, framed, heading, html_view, linked, listen, render, row, show_if,
+    bind, button, column, error_view, field, framed, heading, html_view, linked, listen, offer, render, row,
+    show_if,
 )
 from ..results.progress import duration
 from .session import Session, next_action, objection
@@ -223,19 +224,6 @@ _STEP = "environment step"
 _HEAD = "<h3>Success rates (%): in training, of the last 100 episodes; measured, in the original game</h3>"
 
 # %% ../../nbs/8_studio/06_step.ipynb #33abba3b
-def now_and_then(session: Session, draw: Callable[[], None], every: float) -> None:
-    "Draw as training goes on, but not more often than after so many seconds."
-    drawn = time.monotonic()
-
-    def refresh() -> None:
-        nonlocal drawn
-        if session.busy and time.monotonic() - drawn > every:
-            draw()
-            drawn = time.monotonic()
-
-    bind(session, ["training"], refresh)
-
-
 def choice_view(
     session: Session,
     choice: widgets.ToggleButtons,
@@ -243,16 +231,15 @@ def choice_view(
     every: float,                    # most seconds that it is old, while training goes on
 ) -> widgets.HTML:
     "HTML of a run that depends on what is chosen; follows the run, and its training now and then."
-    shown = html_view(session, ["run", "version", "busy"], make)
+    shown, drawn = html_view(session, ["run", "version", "busy"], make), time.monotonic()
 
     def draw(_: object = None) -> None:
-        shown.value = framed(make())
+        nonlocal drawn
+        shown.value, drawn = framed(make()), time.monotonic()
 
     listen(choice, draw, session)
-    now_and_then(session, draw, every)
+    bind(session, ["training"], lambda: draw() if session.busy and time.monotonic() - drawn > every else None)
     return shown
-
-
 def curves_view(session: Session) -> widgets.Widget:
     "The curves, which grow while training goes on: of all objectives, or of those that changed most."
     which = field(widgets.ToggleButtons, "Objectives", "", options=[
@@ -272,14 +259,15 @@ def curves_view(session: Session) -> widgets.Widget:
 
 # %% ../../nbs/8_studio/06_step.ipynb #a00532ae
 _FILLING = {"a", "an", "the", "some", "more", "one", "its", "their", "your"}
-_ENDINGS = "(e|s|es|d|ed|en|ing|ion)?"                       # of a word as an objective has it: making, wooden, plants
+_ENDINGS = "(?:e|s|es|d|ed|en|ing|ion)?"                     # of a word as an objective has it: making, wooden, plants
 
 
-def _spots(phrase: Sequence[str], words: Sequence[str]) -> list[int]:
-    "Return the places of words that follow each other in a text."
-    forms = [re.compile(re.escape(word.removesuffix("e") if len(word) > 3 else word) + _ENDINGS) for word in phrase]
-    return [k for k in range(len(words) - len(forms) + 1)
-            if all(form.fullmatch(word) for form, word in zip(forms, words[k:], strict=False))]
+def _pattern(phrases: Iterable[str]) -> re.Pattern[str]:
+    "Return a pattern for each of some phrases in any form, the longest first; its group says which it is."
+    def form(word: str) -> str:
+        return re.escape(word.removesuffix("e") if len(word) > 3 else word) + _ENDINGS
+
+    return re.compile("|".join(rf"\b({' '.join(map(form, one.split('_')))})\b" for one in phrases))
 
 
 def named_in(
@@ -287,21 +275,20 @@ def named_in(
     objectives: Sequence[str],
 ) -> set[str]:
     "Return the objectives that a text names: `make_stone_pickaxe`, \"make a stone pickaxe\", \"stone pickaxe making\"."
-    parts = {name: name.lower().split("_") for name in objectives}
-    found = set()
+    parts = [name.lower().partition("_")[::2] for name in objectives]
+    verbs = sorted({verb for verb, _ in parts})
+    things = sorted({thing for _, thing in parts}, key=lambda thing: -thing.count("_"))
+    found, verb_form, thing_form = set(), _pattern(verbs), _pattern(things)
     for sentence in re.split(r"[.;:!?]\s", text.lower()):
-        words = [word for word in re.findall(r"[^\W_]+", sentence) if word not in _FILLING]
-        things = [(k, name, verb, thing) for name, (verb, *thing) in parts.items() for k in _spots(thing, words)]
-        verbs = {k: verb for verb in {verb for verb, *_ in parts.values()} for k in _spots([verb], words)}
-        for k, name, verb, thing in things:
-            longer = any(at <= k and k + len(thing) <= at + len(other) and len(other) > len(thing)
-                         for at, _, _, other in things)      # "stone" in "stone pickaxe"
-            before = [at for at in verbs if at < k]
-            nearest = verbs[max(before)] if before else verbs.get(k + len(thing))
-            found |= {name} if nearest == verb and not longer else set()
-    return found
+        words = " ".join(word for word in re.findall(r"[^\W_]+", sentence) if word not in _FILLING)
+        spots = [(match.start(), verbs[match.lastindex - 1]) for match in verb_form.finditer(words)]
+        for match in thing_form.finditer(words):
+            before = [verb for at, verb in spots if at < match.start()]           # the nearest, or the word after it
+            near = before[-1:] or [verb for at, verb in spots if at == match.end() + 1]
+            found |= {f"{verb}_{things[match.lastindex - 1]}" for verb in near}
+    return {name for name in objectives if name.lower() in found}
 
-
+# %% ../../nbs/8_studio/06_step.ipynb #c1e0d913
 def _goals(settings: Any) -> list[Any]:
     "Return the goals in the settings of a world, in any section."
     if not isinstance(settings, dict):
@@ -380,10 +367,9 @@ def runs_view(
 
     def refresh() -> None:
         nonlocal opened
-        found, here = choices(session), None if session.run is None else session.run.path
-        chosen = which.value if here == opened and which.value in found else next(iter(found), None)
-        which.options = [(name, path) for path, name in found.items()]
-        which.value, opened = chosen, here                   # what was chosen meanwhile stays chosen
+        if session.run is not None and session.run.path != opened:
+            which.options, opened = [], session.run.path     # else what was chosen meanwhile stays chosen
+        offer(which, choices(session))
 
     def fold_up() -> None:
         labels.layout.display = "none" if labels.layout.display is None else None

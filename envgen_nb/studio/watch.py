@@ -27,7 +27,7 @@ from ..cycle.runs import load_agent
 from ..designer.reply import strip_markdown
 from ..results.page import note
 from envgen_nb.studio.elements import (
-    STATIC, bind, button, column, error_view, field, html_view, number_field, row,
+    STATIC, bind, button, column, error_view, field, html_view, number_field, offer, row,
 )
 from ..agent.clips import Recording, record
 from .session import Session, show_errors
@@ -188,17 +188,16 @@ class Watching(HasTraits):
 
     def watch(self, place: str, who: Sequence[str], seed: int = 0, steps: int = 300) -> None:
         "Record on a thread, and show it."
-        if not self.busy:
-            self.busy, self.error = True, ""
-            self.thread = threading.Thread(target=self._record, args=(place, list(who), seed, steps), daemon=True)
-            self.thread.start()
+        def work() -> None:
+            with show_errors(self):
+                if self.session.run is None:
+                    raise ValueError("no run is open: open one first")
+                self.screen.films = watched(RunFolder(self.session.run.path), place, who, seed, steps)
+            self.busy = False
 
-    def _record(self, place: str, who: Sequence[str], seed: int, steps: int) -> None:
-        with show_errors(self):
-            if self.session.run is None:
-                raise ValueError("no run is open: open one first")
-            self.screen.films = watched(RunFolder(self.session.run.path), place, who, seed, steps)
-        self.busy = False
+        if not self.busy:
+            self.busy, self.thread = True, threading.Thread(target=work, daemon=True)
+            self.thread.start()
 
 # %% ../../nbs/8_studio/09_watch.ipynb #105dc450
 NO_AGENT = ""      # no second player
@@ -216,20 +215,19 @@ def watch_view(session: Session) -> widgets.Widget:
         where.value, [one for one in (first.value, second.value) if one], seed.value, steps.value),
         state, "eye", "primary")
 
-    def offer(menu: widgets.Dropdown, named: Mapping[str, str], default: str) -> None:
-        chosen, options = menu.value, tuple((label, name) for name, label in named.items())
-        if menu.options != options:
-            menu.options = options             # what was chosen stays, unless it is gone, or was the default before
-            menu.value = chosen if chosen in named and chosen != usual.get(menu) else default
-            usual[menu] = default
+    def offer_players(menu: widgets.Dropdown, named: Mapping[str, str], default: str) -> None:
+        if menu.value == usual.get(menu):
+            menu.options = []                  # what was chosen stays, unless it was the default before
+        offer(menu, named, default)
+        usual[menu] = default
 
     def choices() -> None:
         if session.run is not None:
             agents = players(session.run)
             trained = [name for name in agents if name not in (RULES, RANDOM)]
             offer(where, places(session.run), "")
-            offer(first, agents, trained[-1] if trained else RANDOM)
-            offer(second, {NO_AGENT: "none"} | agents, trained[0] if len(trained) > 1 else NO_AGENT)
+            offer_players(first, agents, trained[-1] if trained else RANDOM)
+            offer_players(second, {NO_AGENT: "none"} | agents, trained[0] if len(trained) > 1 else NO_AGENT)
 
     def draw() -> None:
         go.disabled, go.description = state.busy, "Recording…" if state.busy else "Watch"

@@ -12,9 +12,9 @@ import html
 import io
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 from fastcore.basics import patch
@@ -208,56 +208,6 @@ def gallery_html(state: Worlds) -> str:
         (picture_html(state.draw(design.world, state.seed, state.path), f"World {index + 1}: {design.world}"),
          purpose_html(state, index), text_html(state, index)) for index, design in enumerate(state.designs)])
 
-# %% ../../nbs/8_studio/10_worlds.ipynb #a4f78659
-_Inputs = tuple[list[widgets.Widget], Callable[[Any], str | None], Callable[[], Any]]    # inputs, put, taken
-_MENU = {"style": {"description_width": "110px"}, "layout": {"width": "auto", "margin": "1px"}}
-
-
-def _dropdown(values: Iterable[Any], **how: Any) -> _Inputs:
-    menu = widgets.Dropdown(options=[(UNSET, UNSET), *((in_words(value), value) for value in values)], **how)
-
-    def put(value: Any) -> None:                 # a menu shows None as nothing at all
-        menu.value = value if value in [choice for _, choice in menu.options] else UNSET
-
-    return [menu], put, lambda: None if menu.value == UNSET else menu.value
-
-
-def _menu(p: Parameter, name: str, hint: str) -> _Inputs:
-    "One of a few values."
-    return _dropdown(p.choices or range(p.low, p.high + 1), description=name, tooltip=hint, **_MENU)
-
-
-def _ticks(p: Parameter, name: str, hint: str) -> _Inputs:
-    "Some of a few values."
-    boxes = {choice: widgets.Checkbox(description=in_words(choice), tooltip=hint, indent=False,
-                                      layout={"width": "auto", "margin": "0 0 0 12px"}) for choice in p.choices}
-
-    def put(value: Any) -> None:
-        for choice, box in boxes.items():
-            box.value = choice in (value or ())
-
-    return list(boxes.values()), put, lambda: [choice for choice, box in boxes.items() if box.value] or None
-
-# %% ../../nbs/8_studio/10_worlds.ipynb #c28a59e1
-def _position(p: Parameter, name: str, hint: str) -> _Inputs:
-    "Two whole numbers."
-    menus, puts, takes = zip(*[
-        _dropdown(range(part.low, part.high + 1), description=part.name, tooltip=hint,
-                  style={"description_width": "20px"}, layout={"width": "150px", "margin": "1px"})
-        for part in p.parts], strict=True)
-
-    def put(value: Any) -> str | None:
-        pair = value if isinstance(value, list | tuple) and len(value) == 2 else (None, None)
-        for put_one, number in zip(puts, pair, strict=True):
-            put_one(number)
-        return "choose the other one, too" if pair.count(None) == 1 else None
-
-    def taken() -> list[int | None] | None:
-        found = [take() for take in takes]
-        return None if found == [None, None] else found
-
-    return [menu for (menu,) in menus], put, taken
-
 # %% ../../nbs/8_studio/10_worlds.ipynb #5619a5dd
 def _read(text: str) -> tuple[Any, str]:   # the value, or the text itself and what is wrong with it
     "Read a JSON value that was typed; None for nothing."
@@ -270,81 +220,61 @@ def _read(text: str) -> tuple[Any, str]:   # the value, or the text itself and w
     return (text, f"there is text after the JSON value: {more:.30}") if more else (value, "")
 
 
-def _number(p: Parameter, name: str, hint: str) -> _Inputs:
-    "A number that need not be whole."
-    text = widgets.Text(description=name, tooltip=hint, continuous_update=False, placeholder=UNSET, **_MENU)
+def _written(value: Any) -> str:
+    "Return a value as a text to be edited; what was typed and is no JSON as it is."
+    if isinstance(value, list | tuple) and any(isinstance(one, dict) for one in value):
+        lines = ",\n ".join(json.dumps(record, ensure_ascii=False) for record in value)
+        return f"[{lines}]"
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
-    def put(value: Any) -> None:
-        text.value = "" if value is None else value if isinstance(value, str) else json.dumps(value)
-
-    return [text], put, lambda: _read(text.value)[0]
+# %% ../../nbs/8_studio/10_worlds.ipynb #a4f78659
+_Inputs = tuple[list[widgets.Widget], Callable[[Any], Any], Callable[[], Any]]
 
 
-def _records(p: Parameter, name: str, hint: str) -> _Inputs:
-    "A list of records, as a text."
-    parts = "; ".join(f"{part.name}: {part.allowed}{' (required)' * part.required}" for part in p.parts)
-    legend = widgets.HTML(html.escape(f"Up to {p.high} objects with {parts}. Empty: {UNSET}; []: none at all."))
-    text = widgets.Textarea(continuous_update=False, tooltip=hint, placeholder=UNSET, rows=4,
-                            layout={"width": "100%", "margin": "1px"})
-    text.add_class("envgen-records")
-
-    def put(value: Any) -> str:
-        if isinstance(value, list | tuple):
-            lines = ",\n ".join(json.dumps(record, ensure_ascii=False) for record in value)
-            value = f"[{lines}]"
-        text.value = value if isinstance(value, str) else "" if value is None else json.dumps(value)
-        return _read(text.value)[1]
-
-    return [legend, text], put, lambda: _read(text.value)[0]
+def _inputs(p: Parameter, hint: str) -> _Inputs:
+    "Return the inputs of a setting; a function that shows a value in them; one that reads it, None: as in the game."
+    name = p.name.replace("_", " ")
+    look = {"tooltip": hint, "style": {"description_width": "110px"}, "layout": {"width": "auto", "margin": "1px"}}
+    if p.kind == "choices":
+        boxes = {choice: widgets.Checkbox(description=in_words(choice), tooltip=hint, indent=False,
+                                          layout={"width": "auto", "margin": "0 0 0 12px"}) for choice in p.choices}
+        return (list(boxes.values()), lambda value: [box.set_trait("value", choice in (value or ()))
+                                                     for choice, box in boxes.items()],
+                lambda: [choice for choice, box in boxes.items() if box.value] or None)
+    if p.kind in ("choice", "integer"):
+        values = p.choices or range(p.low, p.high + 1)
+        menu = widgets.Dropdown(options=[(UNSET, UNSET), *((in_words(value), value) for value in values)],
+                                description=name, **look)      # a menu shows None as nothing at all
+        return ([menu], lambda value: menu.set_trait("value", value if value in values else UNSET),
+                lambda: None if menu.value == UNSET else menu.value)
+    if p.kind == "records":
+        parts = "; ".join(f"{part.name}: {part.allowed}{' (required)' * part.required}" for part in p.parts)
+        legend = widgets.HTML(html.escape(f"{name}: up to {p.high} objects with {parts}. Empty: {UNSET}; []: none "
+                                          "at all."))
+        text = widgets.Textarea(continuous_update=False, placeholder=UNSET, rows=4, **look)
+        text.add_class("envgen-records")
+    else:
+        legend = None
+        text = widgets.Text(description=name, continuous_update=False, placeholder=f"{UNSET}, or {p.allowed}", **look)
+    return ([legend, text] if legend else [text], lambda value: text.set_trait("value", _written(value)),
+            lambda: _read(text.value)[0])
 
 # %% ../../nbs/8_studio/10_worlds.ipynb #2e273508
-_KINDS = {"choice": _menu, "integer": _menu, "choices": _ticks, "number": _number, "position": _position,
-          "records": _records}
-
-
-class _Control:
+class _Control(NamedTuple):
     "The control of one setting, with the complaints and warnings about it under it."
+    parameter: Parameter
+    inputs: list[widgets.Widget]
+    put: Callable[[Any], Any]          # shows a value
+    complaint: widgets.HTML
+    box: widgets.Widget
 
-    def __init__(self, parameter: Parameter, change: Callable[[dict[str, Any]], None]):
-        self.parameter, self.change, self.quiet = parameter, change, False
-        name = parameter.name.replace("_", " ")
-        hint = f"{parameter.description}. Allowed: {parameter.allowed}; empty: {UNSET}."
-        self.inputs, self.put, self.taken = _KINDS[parameter.kind](parameter, name, hint)
-        for item in self.inputs:
-            item.observe(self._chosen, "value")
-        self.complaint = widgets.HTML(layout=widgets.Layout(display="none"))
-        wide = parameter.kind in ("choices", "position", "records")          # a line of its own, the name before it
-        label = widgets.HTML(f"{html.escape(name)}:", tooltip=hint)
-        room = {"flex": "1 1 100%"} if wide else {"flex": "1 1 240px", "max_width": "330px"}
-        self.box = widgets.VBox([row(label, *self.inputs) if wide else self.inputs[0], self.complaint], layout=room)
 
-    def show(self, value: Any, complaints: list[str], warnings: list[str]) -> None:
-        "Show a value, without reporting it as a change, and what is said about it."
-        self.quiet = True
-        wrong = self.put(value)
-        self.quiet = False
-        self.complaint.value = "".join(
-            f'<span {kind}>⚠ {html.escape(text)}</span><br>' for kind, texts in
-            (('role="alert"', [wrong] if wrong else complaints), ('class="envgen-warning"', warnings))
-            for text in texts)
-        self.complaint.layout.display = None if wrong or complaints or warnings else "none"
-
-    def _chosen(self, _: Any) -> None:
-        "Report what was chosen."
-        if not self.quiet:
-            value = self.taken()
-            for name in reversed(self.parameter.path):
-                value = {name: value}
-            self.change(value)
-
-# %% ../../nbs/8_studio/10_worlds.ipynb #b0e2b366
 class _WorldEditor:
     "The controls of one world, in the sections of its model."
 
     def __init__(self, state: Worlds, index: int):
-        self.state, self.index, self.last = state, index, ""
-        self.controls = {".".join(p.path): _Control(p, functools.partial(self._change, ".".join(p.path)))
-                         for p in parameters(state.model)}
+        self.state, self.index, self.last, self.quiet = state, index, "", False
+        self.controls = {".".join(p.path): self._control(p) for p in parameters(state.model)}
         blocks, sections = [], {}
         for control in self.controls.values():
             sections.setdefault(" / ".join(control.parameter.path[:-1]), []).append(control.box)
@@ -355,10 +285,26 @@ class _WorldEditor:
         self.box = widgets.VBox(blocks)
         self.show()
 
-    def _change(self, where: str, settings: dict[str, Any]) -> None:
-        self.last = where
-        with show_errors(self.state):
-            self.state.edit(self.index, **settings)
+    def _control(self, p: Parameter) -> _Control:
+        "Make the control of a setting."
+        hint = f"{p.description}. Allowed: {p.allowed}; empty: {UNSET}."
+        inputs, put, taken = _inputs(p, hint)
+
+        def chosen(_: object) -> None:
+            if not self.quiet:
+                self.last, value = ".".join(p.path), taken()
+                for name in reversed(p.path):
+                    value = {name: value}
+                with show_errors(self.state):
+                    self.state.edit(self.index, **value)
+
+        for item in inputs:
+            item.observe(chosen, "value")
+        complaint = widgets.HTML()
+        label = [widgets.HTML(html.escape(f"{p.name.replace('_', ' ')}:"))] * (p.kind == "choices")
+        room = {"flex": "1 1 240px", "max_width": "330px"} if len(inputs) == 1 else {"flex": "1 1 100%"}
+        inside = row(*label, *inputs) if p.kind == "choices" else column(*inputs)
+        return _Control(p, inputs, put, complaint, widgets.VBox([inside, complaint], layout=room))
 
     def show(self) -> None:
         "Show the settings, or those that were tried, with complaints; what belongs to no control is at the last one."
@@ -374,7 +320,16 @@ class _WorldEditor:
             value: Any = tried
             for name in control.parameter.path:
                 value = (value or {}).get(name)
-            control.show(value, *said[where])
+            self.quiet = True                                # what is shown is no change
+            control.put(value)
+            self.quiet = False
+            typed = isinstance(value, str) and control.parameter.kind in ("position", "records")
+            wrong = _read(value)[1] if typed else ""
+            control.complaint.value = "".join(
+                f'<span {kind}>⚠ {html.escape(text)}</span><br>' for kind, texts in
+                (('role="alert"', [wrong] if wrong else said[where][0]), ('class="envgen-warning"', said[where][1]))
+                for text in texts)
+            control.complaint.layout.display = None if control.complaint.value else "none"
 
 # %% ../../nbs/8_studio/10_worlds.ipynb #d8510ba4
 def _close(widget: widgets.Widget) -> None:
@@ -450,7 +405,7 @@ class _Card:
         threading.Thread(target=_record, args=work, daemon=True).start()            # the kernel stays free
         return Reveal(), clip
 
-
+# %% ../../nbs/8_studio/10_worlds.ipynb #74dc4fd5
 def _record(state: Worlds, world: World, seed: int, clip: widgets.HTML) -> None:
     "Record a clip and show it."
     with show_errors(state):
