@@ -38,7 +38,7 @@ LONG = {
         "agent.evaluate", "agent.fused", "agent.networks", "agent.on_policy", "agent.ppo", "agent.train",
         "cycle.edit", "cycle.run", "experiment.file", "experiment.folder", "experiment.run", "experiment.schedule",
         "experiment.batch", "extras.check", "extras.distillation", "extras.memory",
-        "extras.rare", "game.examples", "game.files", "game.sb3", "results.__init__", "results.charts",
+        "extras.rare", "game.examples", "game.files", "extras.sb3", "results.__init__", "results.charts",
         "results.report", "simulators.crafter.env",
         "simulators.crafter.fast.batch", "simulators.crafter.fast.dynamics", "simulators.crafter.fast.engine",
         "simulators.crafter.fast.noise", "simulators.crafter.fast.picture", "simulators.crafter.fast.records",

@@ -114,7 +114,7 @@ def check_preview(simulator: Simulator, world: World) -> None:
 
 # %% ../../nbs/1_game/11_conformance.ipynb #cf1eb994
 class Setup:
-    "What all checks of a game share: small environments, and the calls that are made of them."
+    "The common part of all checks of a game: small environments, and the calls that are made of them."
 
     def __init__(
         self,
@@ -300,7 +300,7 @@ def expect(
     autoreset_mode: AutoresetMode = AutoresetMode.SAME_STEP,
     **others: Any,                                # options that change nothing
 ) -> list[list[dict[str, list[np.ndarray]]]]:     # for each call what `look` returns
-    "What the contract expects of the calls."
+    "Return what the contract expects after each call."
     key = episodes, autoreset_mode
     if key not in setup.known:
         setup.known[key] = watch(setup, setup.grow(Alone(setup, *key)), setup.calls)

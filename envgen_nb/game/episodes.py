@@ -65,7 +65,7 @@ def episodes_of(
 # %% ../../nbs/1_game/05_episodes.ipynb #17290e9c
 @dataclass(frozen=True)
 class Changes:
-    "Which sub-environments are to play which world from now on."
+    "The worlds that some sub-environments are to play from now on."
     worlds: Mapping[int, int] = dataclasses.field(default_factory=dict)   # sub-environment → world, see `Episodes`
     now: bool = False                                                     # at once; else from its next episode on
 

@@ -154,7 +154,7 @@ def _observe(self: SimpleVectorEnv) -> Any:
 
 @patch
 def conditions(self: SimpleVectorEnv) -> np.ndarray:
-    "Which of the simulator's `conditions` hold in each sub-environment, (N, C) bool."
+    "Return which of the simulator's `conditions` hold in each sub-environment, (N, C) bool."
     self.need("game to ask about")
     return np.array([[name in game.conditions for name in self.simulator.conditions] for game in self.games], bool)
 

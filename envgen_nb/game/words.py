@@ -50,7 +50,7 @@ def _said(parameter: Parameter, value: Any) -> str:
 
 
 def _record_in_words(parameter: Parameter, record: Section) -> str:
-    "What one record of a list sets: `kind oak, place [1, 2]`."
+    "Return the settings of one record of a list: `kind oak, place [1, 2]`."
     values = ((part, getattr(record, part.name)) for part in parameter.parts)
     return ", ".join(f"{_label(part)} {_said(part, value)}" for part, value in values if value is not None)
 
@@ -61,7 +61,7 @@ def _label(parameter: Parameter) -> str:
 
 
 def settings_in_words(world: World) -> list[str]:
-    "What is set, one line each: `tree rarity: rare`."
+    "Return what is set, one line each: `tree rarity: rare`."
     values = [(p, _value(world, p)) for p in parameters(type(world))]
     return [f"{_label(p)}: {_said(p, value)}" for p, value in values if value is not None]
 
@@ -70,7 +70,7 @@ def differences(
     before: World | None,   # None: the ordinary game
     now: World,
 ) -> list[str]:
-    "What a world sets differently from another one, one line each: `tree rarity: common → rare`."
+    "Return what a world sets differently from another one, one line each: `tree rarity: common → rare`."
     found = []
     for p in parameters(type(now)):
         old, new = _value(before, p), _value(now, p)

@@ -6,7 +6,8 @@
 __all__ = ['COLOURS', 'Colour', 'Objective', 'Room', 'Cell', 'SHUT', 'LENGTH', 'REACH', 'KINDS', 'ONE_HOT', 'GRIDS', 'NOTHING',
            'SYMBOLS', 'CONDITIONS', 'NEEDS', 'TASK', 'RULES', 'BEFORE', 'Door', 'Key', 'Distractor', 'MiniGridWorld',
            'filled', 'Thing', 'MiniGridLevel', 'inner_walls', 'draw', 'reachable', 'solvable', 'find_level',
-           'possible_in', 'problems', 'check_installed', 'made', 'engine', 'one_hot', 'framed', 'Rooms', 'MiniGrid']
+           'possible_in', 'problems', 'check_installed', 'minigrid_object', 'engine', 'one_hot', 'on_black', 'Rooms',
+           'MiniGrid']
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #0a37e48f
 import functools
@@ -295,13 +296,13 @@ def check_installed() -> None:
         raise ImportError("this game needs the package minigrid: pip install 'envgen_nb[minigrid]'")
 
 
-def made(thing: Thing) -> Any:
+def minigrid_object(thing: Thing) -> Any:
     "MiniGrid's object for a thing."
     from minigrid.core import world_object
     if thing.kind == "door":
         return world_object.Door(thing.colour, thing.state == "open", thing.state == "locked")
     if thing.kind == "box":
-        return world_object.Box(thing.colour, thing.holds and made(thing.holds))
+        return world_object.Box(thing.colour, thing.holds and minigrid_object(thing.holds))
     return getattr(world_object, thing.kind.capitalize())(thing.colour)
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #140e1f2e
@@ -326,7 +327,7 @@ def engine() -> type:
         def _gen_grid(self, width: int, height: int) -> None:
             self.grid = Grid(width, height)
             for cell, thing in self.level.things.items():
-                self.grid.set(*cell, made(thing))
+                self.grid.set(*cell, minigrid_object(thing))
             self.agent_pos, self.agent_dir = self.level.agent, self.level.direction
 
         def gen_obs(self) -> dict[str, Any]:
@@ -357,7 +358,7 @@ NEEDS = {"move_ball": ("nothing in hand",), "take_key": ("a key out of its box",
 _DOOR, _KEY = 4, 5                           # MiniGrid's numbers of them; the state 0 of a door is open
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #3c9b9b02
-def framed(picture: np.ndarray, side: int = 384) -> np.ndarray:     # (side, side, 3) uint8
+def on_black(picture: np.ndarray, side: int = 384) -> np.ndarray:     # (side, side, 3) uint8
     "A picture in the middle of a black square, so that those of all levels are of one size."
     whole, (height, width) = np.zeros((side, side, 3), np.uint8), picture.shape[:2]
     top, left = (side - height) // 2, (side - width) // 2
@@ -409,7 +410,7 @@ class Rooms(Game):
 
     @property
     def conditions(self) -> set[str]:
-        "Which of `CONDITIONS` hold now."
+        "Return which of `CONDITIONS` hold now."
         held, (kinds, _, states), grid = self.env.carrying, self.seen, self.env.grid
         has_key = held is not None and held.type == "key"
         return {name for name, there in zip(CONDITIONS, (
@@ -419,7 +420,7 @@ class Rooms(Game):
 
     def picture(self) -> np.ndarray:
         "The whole level, (384, 384, 3) uint8."
-        return framed(self.env.get_frame(highlight=False, tile_size=384 // max(self.level.size)))
+        return on_black(self.env.get_frame(highlight=False, tile_size=384 // max(self.level.size)))
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #c0b1e728
 @patch
@@ -536,7 +537,7 @@ def legend(self: MiniGrid, size: int = 24) -> dict[str, np.ndarray]:
     drawn = {"you, looking right": Grid.render_tile(None, agent_dir=0, tile_size=size)}
     for kind, *look in shown:
         name = " ".join([*look[1:], kind])
-        drawn[name] = Grid.render_tile(made(Thing(kind, *look)), tile_size=size)
+        drawn[name] = Grid.render_tile(minigrid_object(Thing(kind, *look)), tile_size=size)
     return {name: picture.astype(np.uint8) for name, picture in drawn.items()}
 
 
@@ -550,7 +551,7 @@ def why_not(
     observation: Mapping[str, np.ndarray],   # the symbols: the agent looks up
     held: Collection[str] = (),
 ) -> str:                                    # "": it has an effect
-    "Why an action does nothing, in a sentence."
+    "Return in a sentence why an action does nothing."
     seen = observation
     kind, state = (int(seen[name][REACH - 1, REACH]) for name in ("things", "states"))
     what, full = _NAMES.get(kind, "nothing"), bool(seen["held"].any())

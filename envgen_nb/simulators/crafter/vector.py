@@ -21,7 +21,7 @@ from .reference import ACTIONS, LENGTH, OBJECTIVES
 from .games import EngineSpec, Reference
 from .world import CrafterWorld, meaning
 from ...game.vector import GameVectorEnv, check_worlds
-from ...game.vector import base_seeds, check_number, hand_out, step_limits
+from ...game.vector import base_seeds, check_number, copy_arrays, step_limits
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #0d42ccfe
 def _check_worlds(
@@ -203,7 +203,7 @@ def _restore(self: CrafterVectorEnv, found: list[Any]) -> Any:
     "Go on from what was read: the observations."
     self._call(self._engine.load, found)
     self.ready = True
-    return hand_out(self._see(self._engine.now), self.copy)
+    return copy_arrays(self._see(self._engine.now), self.copy)
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #86903bdc
 @patch
@@ -227,7 +227,7 @@ def add_worlds(
 def _assign(self: CrafterVectorEnv, changes: dict[int, int], now: bool) -> Any:
     "Pass the changes to the engine: the current observations."
     self._call(self._engine.assign, changes, bool(now))
-    return hand_out(self._see(self._engine.now), self.copy)
+    return copy_arrays(self._see(self._engine.now), self.copy)
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #5e5b8d00
 @patch
@@ -237,7 +237,7 @@ def reset(self: CrafterVectorEnv, *, seed: int | Sequence[int] | None = None,
     self.need_reset(options)
     self._call(self._engine.reset, [None] * self.num_envs if seed is None else base_seeds(seed, self.num_envs))
     self.ready = True
-    return hand_out((self._see(self._engine.now), self._infos()), self.copy)
+    return copy_arrays((self._see(self._engine.now), self._infos()), self.copy)
 
 
 @patch
@@ -262,7 +262,7 @@ def step(self: CrafterVectorEnv,
         if not self.next_step:
             infos |= {"final_obs": self._see(self._engine.final), "_final_obs": ended}
     returned = self._see(self._engine.now), board["reward"], board["terminated"], board["truncated"], infos
-    return hand_out(returned, self.copy)
+    return copy_arrays(returned, self.copy)
 
 
 @patch
