@@ -152,10 +152,10 @@ def _kernel() -> Iterator[AsyncKernelManager]:
     "A kernel for papermill to start, which has ended afterwards, wherever it was."
     with _private_folder() as private:
         kernel = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=_ThisPython(), transport="ipc",
-                                    connection_file=str(private / "kernel.json"))       # the sockets lie beside it
+                                    connection_file=str(private / "kernel.json"))       # the sockets are created beside it
         try:
             yield kernel
-        except KeyboardInterrupt:                          # politely it takes seconds, and the run loses no more so
+        except KeyboardInterrupt:                          # a shutdown takes seconds and would save nothing more
             if kernel.has_kernel:
                 run_sync(kernel.signal_kernel)(signal.SIGKILL)
             raise

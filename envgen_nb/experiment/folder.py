@@ -24,7 +24,7 @@ from fastcore.basics import patch
 from ..cycle.folder import RunFolder, read_file
 from ..cycle.runs import runs_folder
 from .file import Experiment, ExperimentError, files_of, line_of, parse_experiment
-from ..game.files import check_folder, holder, local_path, parse_json, write_bytes, write_text
+from ..game.files import check_folder, holder, local_path, parse_json, write_text
 from ..results import measure, parse_summary
 
 # %% ../../nbs/7_experiment/02_folder.ipynb #4d11922c
@@ -128,15 +128,13 @@ def _copy_files(experiment: Experiment, to: Path) -> None:
             raise ExperimentError(f"{text}: files must be beside the experiment's file, or in folders below it")
         if target.exists() or source.resolve() == target.resolve():
             continue
-        if source.is_dir():
-            temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-            shutil.copytree(source, temporary)
-            temporary.rename(target)
-        elif source.is_file():
-            write_bytes(target, source.read_bytes())
-        else:
+        if not source.exists():
             raise ExperimentError(f"{text}: there is no such file or folder beside the experiment's file, "
                                   f"in {experiment.folder.resolve()}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, temporary)
+        temporary.rename(target)
 
 # %% ../../nbs/7_experiment/02_folder.ipynb #c78cff67
 @dataclass(frozen=True)
@@ -152,19 +150,10 @@ class RunStatus:
     attempts: int = 0             # that have failed
 
 
-def last_events(
-    path: Path,
-    size: int = 1 << 16,      # bytes of the log, from its end
-) -> list[dict[str, Any]]:
-    "Read the last events of a run's log."
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
-            lines = file.read().splitlines()
-    except OSError:
-        return []
+def last_events(path: Path) -> list[dict[str, Any]]:
+    "Read the last events of a run's log, of 64 KB at its end."
     found = []
-    for line in lines:
+    for line in path.read_bytes()[-(1 << 16):].splitlines() if path.exists() else ():
         with contextlib.suppress(ValueError):          # the first and the last line may be cut
             found.append(json.loads(line))
     return [record for record in found if isinstance(record, dict) and "event" in record]

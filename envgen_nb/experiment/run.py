@@ -8,6 +8,7 @@ __all__ = ['CHECK_EVERY', 'DONE', 'FAILED', 'TAKEN_OVER', 'STOPPED', 'TakenOver'
 
 # %% ../../nbs/7_experiment/03_run.ipynb #b5f98ce9
 import contextlib
+import itertools
 import json
 import random
 import signal
@@ -78,13 +79,10 @@ def asking(folder: ExperimentFolder, ownership: Ownership) -> Iterator[None]:
     "Around a call of the designer: wait for a lock; `BudgetError` when the experiment has spent its budget."
     experiment = folder.experiment
     with contextlib.ExitStack() as lock:
-        number = 0
-        while experiment.calls_at_once:      # the lock goes when the process goes, however it ends
-            try:
-                lock.enter_context(hold_folder(folder.path, f".asking-{number}"))
+        for number in itertools.cycle(range(experiment.calls_at_once or 0)):
+            with contextlib.suppress(FolderInUse):
+                lock.enter_context(hold_folder(folder.path, f".asking-{number}"))  # released however the process ends
                 break
-            except FolderInUse:
-                number = (number + 1) % experiment.calls_at_once
             if number == 0:
                 time.sleep(0.2)
                 ownership.check()

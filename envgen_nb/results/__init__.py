@@ -127,12 +127,9 @@ class Point(NamedTuple):
     episodes: int = 0             # number of episodes that `rates` is computed from
 
 
-def history(
-    run: RunFolder,
-    last: int = 100,       # training episodes that a rate is computed from
-) -> tuple[Point, ...]:
+def history(run: RunFolder) -> tuple[Point, ...]:
     "Return the training of a run so far: a point for each rollout, and for each place that it had episodes of."
-    recent, found = Recent(run, last), []
+    recent, found = Recent(run), []
     for cycle in run.cycles:
         for record in run.metrics(cycle):
             episodes = run.episodes(record)
@@ -247,9 +244,9 @@ class Pace(NamedTuple):
     seconds_per_episode: float    # of measuring; 0: not known
 
 
-def pace(run: RunFolder, last: int = 60) -> Pace | None:
-    "Return the pace of a run's last rollouts; None if it has not trained."
-    records = [record for record in _records(run) if record.get("seconds")][-last:]
+def pace(run: RunFolder) -> Pace | None:
+    "Return the pace of a run's last 60 rollouts; None if it has not trained."
+    records = [record for record in _records(run) if record.get("seconds")][-60:]
     took = sum(sum(record["seconds"].values()) for record in records)
     measured = [event["seconds"] for event in run.events() if event["event"] == "Evaluated" and event["seconds"]]
     episodes = run.settings.evaluation_runs * run.settings.evaluation_episodes
@@ -260,11 +257,10 @@ def pace(run: RunFolder, last: int = 60) -> Pace | None:
 def pace_here(
     settings: RunSettings,
     folder: str | Path | None = None,    # of runs; None: the runs folder
-    most: int = 30,                      # newest runs to look at
 ) -> Pace | None:
-    "Return the pace of the newest run like this one that was made on this machine; None if there is none."
+    "Return the pace of the newest of 30 runs that is like this one and was made on this machine; None: there is none."
     here = {name: value for name, value in machine().items() if name in ("processor", "cores")}
-    for path in list_runs(folder)[:most]:
+    for path in list_runs(folder)[:30]:
         with contextlib.suppress(RunFolderError):
             run = RunFolder(path)
             alike = all(getattr(run.settings, name) == getattr(settings, name)

@@ -133,7 +133,7 @@ def watch(
                 bar.set_description_str(wait.line())
             elif wait.record and time.monotonic() - wait.since > patience:
                 bar.write(wait.line(), file=out)
-                patience *= 2                                # a person may take days
+                patience *= 2                                # a reply by hand may take days
             elif not wait.record:
                 patience = every
 

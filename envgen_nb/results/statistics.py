@@ -187,15 +187,13 @@ def _known_points(steps: Sequence[float], values: Sequence[float | None]) -> tup
 def over_episodes(
     statistic: Callable[[np.ndarray], float],   # of the indices of some episodes
     episodes: int,                              # how many there are
-    level: float = 0.95,
     resamples: int = 1_000,
-    seed: int = 0,                              # of the resampling
 ) -> Estimate:                                  # its count is that of the episodes
     """Return a number of one measurement with bias-corrected percentiles of the bootstrap over its episodes (Efron
     1987, Better Bootstrap Confidence Intervals, Journal of the American Statistical Association 82)."""
-    drawn = np.random.default_rng(seed).integers(0, episodes, (resamples, episodes))
+    drawn = np.random.default_rng(0).integers(0, episodes, (resamples, episodes))
     value, found = statistic(np.arange(episodes)), np.array([statistic(rows) for rows in drawn])
     below = ((found < value).mean() + (found <= value).mean()) / 2
-    shift, reach = ndtri(np.clip(below, 1 / resamples, 1 - 1 / resamples)), ndtri((1 + level) / 2)
-    low, high = np.quantile(found, ndtr([2 * shift - reach, 2 * shift + reach]))
+    shift = ndtri(np.clip(below, 1 / resamples, 1 - 1 / resamples))
+    low, high = np.quantile(found, ndtr(2 * shift + ndtri([0.025, 0.975])))
     return Estimate(value, min(value, float(low)), max(value, float(high)), episodes)
