@@ -152,7 +152,7 @@ def _kernel() -> Iterator[AsyncKernelManager]:
     "A kernel for papermill to start, which has ended afterwards, wherever it was."
     with _private_folder() as private:
         kernel = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=_ThisPython(), transport="ipc",
-                                    connection_file=str(private / "kernel.json"))       # the sockets are created beside it
+                                    connection_file=str(private / "kernel.json"))       # sockets beside it
         try:
             yield kernel
         except KeyboardInterrupt:                          # a shutdown takes seconds and would save nothing more
