@@ -26,8 +26,7 @@ import numpy as np
 
 from envgen_nb.game.files import machine, usable_cores
 from envgen_nb.game.simulator import make_vec
-from envgen_nb.simulators.crafter.fast.batch import LOOK, NEW_WORLD
-from envgen_nb.simulators.crafter.fast.engine import FastGame
+from envgen_nb.simulators.crafter.fast.batch import LOOK
 from envgen_nb.simulators.crafter.reference import _env
 from envgen_nb.simulators.heist.game import procgen_package
 from envgen_nb.simulators.heist.world import HeistWorld
@@ -225,14 +224,14 @@ def _stock_parts(seconds: float) -> dict[str, float]:
 
 def _engine_parts(seconds: float) -> dict[str, float]:
     "The same in the engine, in a batch of 64 where that is how it works."
-    game, seeds = FastGame(), iter(range(1, 1 << 40))
-    found = {"new world": _microseconds(lambda: game._batch.play(NEW_WORLD, next(seeds)), seconds)}
+    with contextlib.closing(make_vec("crafter", num_envs=1, obs="symbols", noise=False)) as venv:
+        found = {"new world": _microseconds(lambda: venv._engine._begin([0]), seconds)}
     with contextlib.closing(make_vec("crafter", num_envs=64, copy=False)) as venv:
         found["reset"] = _microseconds(venv.reset, seconds, things=64)
-        batch = venv._engine
+        engine = venv._engine
         for name, light in (("picture by day", 1.0), ("picture at night", 0.05)):
-            batch.games["daylight"] = light
-            found[name] = _microseconds(lambda: batch.play(LOOK), seconds, things=64)
+            engine.games["daylight"] = light
+            found[name] = _microseconds(lambda: engine.play(LOOK), seconds, things=64)
     return found
 
 
@@ -248,7 +247,7 @@ def crafter_parts(seconds: float) -> list[dict]:
 # Starts: how long a process waits for the engine: with nothing compiled, and with the compiled code in its folder.
 # Measured in a process of its own, from before the import until a game could be played.
 
-_START = ("import time; begun = time.perf_counter(); from envgen_nb.simulators.crafter.fast.batch import prepare; "
+_START = ("import time; begun = time.perf_counter(); from envgen_nb.simulators.crafter.fast.engine import prepare; "
           "prepare(); print(time.perf_counter() - begun)")
 
 

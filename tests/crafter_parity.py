@@ -19,10 +19,11 @@ import numpy as np
 from crafter_records import differences, record_of
 
 from envgen_nb.game.world import check_world, parameters
-from envgen_nb.simulators.crafter.fast.batch import KEPT, RESTART
-from envgen_nb.simulators.crafter.fast.engine import FastGame
+from envgen_nb.simulators.crafter.fast.batch import KEPT, STEP
+from envgen_nb.simulators.crafter.fast.engine import Engine, prepare
 from envgen_nb.simulators.crafter.fast.records import broken
-from envgen_nb.simulators.crafter.fast.state import GAME, MOST
+from envgen_nb.simulators.crafter.fast.state import GAME, HEALTH, MOST
+from envgen_nb.simulators.crafter.games import EngineSpec
 from envgen_nb.simulators.crafter.reference import (
     ACTIONS,
     AREA,
@@ -36,6 +37,7 @@ from envgen_nb.simulators.crafter.reference import (
     engine,
     objects,
 )
+from envgen_nb.simulators.crafter.spaces import KnownWorld
 from envgen_nb.simulators.crafter.symbols import symbols
 from envgen_nb.simulators.crafter.world import MOMENTS, CrafterWorld, ExtendedCrafterWorld, meaning
 
@@ -51,11 +53,52 @@ class Difference(AssertionError):
 
 # Two games in step.
 
+class FastGame:
+    "One game of the compiled engine, with methods like the reference's `Game`; it is looked at in each step."
+
+    def __init__(self, world=None, seed=0, length=LENGTH, view="pixels"):
+        prepare()
+        self.numbers = meaning(world)
+        self.length = self.numbers.length or length
+        spec = EngineSpec([KnownWorld(0, self.numbers, self.length)], (seed,),
+                          "both" if view == "pixels" else view, next_step=True)
+        self.engine = Engine(spec, moments=True)
+
+    @property
+    def record(self):
+        "The game, () of dtype GAME; what is written into it counts."
+        return self.engine.games.reshape(())
+
+    def begin(self, episode=None):
+        "Start an episode (from 1; None: the next one), from a moment if one is kept of the world's kind."
+        if episode is not None:
+            self.record["episode"] = episode - 1
+        self.engine._begin([0])
+
+    def advance(self, action):
+        "One step, also after the end: the reward, whether the player died, whether the step limit was reached."
+        board, record, goal = self.engine.board, self.record, self.numbers.goal
+        board["ended"], board["action"] = False, action
+        self.engine.play(STEP)
+        at = OBJECTIVES.index(goal) if goal else 0
+        reached = goal and record["achievements"][at] > 0 and not record["given"][at]
+        return (float(board["reward"][0]), bool(record["inventory"][HEALTH] <= 0),
+                bool(record["step"] >= self.length or reached))
+
+    def picture(self):
+        "The stock observation, (64, 64, 3) uint8, as of the last step."
+        return self.engine.now["pixels"][0]
+
+    def symbols(self):
+        "What the player sees, in numbers."
+        return {name: part[0] for name, part in self.engine.now.items() if name != "pixels"}
+
+
 class Pair:
     "One game, played by the reference and by the engine; after everything that happens both are compared."
 
     def __init__(self, world=None, seed=0, length=LENGTH, view="pixels"):
-        self.reference, self.engine = Game(world, seed, length), FastGame(world, seed, length)
+        self.reference, self.engine = Game(world, seed, length), FastGame(world, seed, length, view)
         self.view, self.actions = view, []
 
     def begin(self, episode=None):
@@ -69,9 +112,9 @@ class Pair:
         "An episode from the moment at which another pair stands."
         self.reference = restarted(other.reference, self.reference._numbers, self.reference._seed, episode,
                                    self.reference._length)
-        batch, kind = self.engine._batch, MOMENTS.index(self.engine.numbers.moment)
-        batch.moments[kind * KEPT], batch.kept["count"][kind] = other.engine.record, 1
-        self.engine.begin(episode, RESTART)
+        engine, kind = self.engine.engine, MOMENTS.index(self.engine.numbers.moment)
+        engine.moments[kind * KEPT], engine.kept["count"][kind] = other.engine.record, 1
+        self.engine.begin(episode)
         self.actions = []
         self._look()
         self._compare()
@@ -103,7 +146,6 @@ class Pair:
                                  f"{wanted[row, column]}, not {found[row, column]}")
         else:
             self.reference.skip_picture()
-            self.engine.skip_picture()
             found = self.engine.symbols()
             for name, wanted in symbols(self.reference).items():
                 if wanted.tobytes() != found[name].tobytes() or wanted.dtype != found[name].dtype:

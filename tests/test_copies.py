@@ -160,8 +160,8 @@ def test_a_search_comes_back_to_where_it_was(engine, obs):
 def test_a_state_goes_between_one_environment_and_many():
     env, venv = CrafterEnv(obs="symbols", length=50), CrafterVectorEnv([None], 2, seed=[7, 8], obs="symbols", length=50)
     env.reset(seed=7), venv.reset()
-    env.step(2)
-    assert equal(venv.set_state([env.get_state(), venv.get_state()[1]])["material"][0], env._look()["material"])
+    seen = env.step(2)[0]
+    assert equal(venv.set_state([env.get_state(), venv.get_state()[1]])["material"][0], seen["material"])
 
 
 @pytest.mark.parametrize("learner", ["ppo", "ppo-memory", "ad"])
@@ -207,7 +207,7 @@ def test_other_code_finds_what_the_package_has():
         if told[2]:
             assert equal(env.reset(), slow.reset())
     state = env.unwrapped.get_state()
-    assert equal(env.unwrapped.set_state(state), slow.unwrapped._game.info() and told[0])
+    assert equal(env.unwrapped.set_state(state), told[0])
     assert gymnasium.make(NAME, size=32).reset(seed=1)[0].shape == (32, 32, 3)
     for wrong, why in (({"area": (32, 32)}, "64 x 64 cells"), ({"size": 3}, "number of pixels"),
                        ({"size": "large"}, "number of pixels"), ({"area": 64}, "64 x 64 cells")):

@@ -16,13 +16,13 @@ HUNGER = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from envgen_nb.simulators.crafter.fast import compile
-from envgen_nb.simulators.crafter.fast.engine import FastGame
+from envgen_nb.simulators.crafter.vector import CrafterVectorEnv
 assert compile.__file__.startswith(sys.argv[1])
-game = FastGame(seed=3)
-game.begin()
+venv = CrafterVectorEnv(num_envs=1, seed=[3], obs="symbols")
+venv.reset()
 for _ in range(30):
-    game.advance(0)
-print(int(game.record["inventory"][1]), compile.FOLDER)
+    infos = venv.step([0])[-1]
+print(int(infos["inventory"][0, 1]), compile.FOLDER)
 """
 
 

@@ -21,6 +21,11 @@ NOTHING_SET = [None, CrafterWorld(), ExtendedCrafterWorld(),
                CrafterWorld(environment_settings=EnvironmentSettings(target_biome="natural"))]
 
 
+def game_in(env):
+    "The package's game in a single environment of the reference."
+    return env._venv._engine.subs[0].game
+
+
 def things(env):
     "Every object of a game: kind, place and what else it is, in order."
     return [(type(thing).__name__, thing.pos.tolist(), thing.health, getattr(thing, "grown", None),
@@ -92,7 +97,7 @@ def assert_same_step(stock, ours, action):
     assert set(info) == set(ours_info)
     for name, value in info.items():
         assert np.array_equal(value, ours_info[name]) if isinstance(value, np.ndarray) else value == ours_info[name]
-    assert stock._world.random.get_state()[2] == ours._game._world.random.get_state()[2]
+    assert stock._world.random.get_state()[2] == game_in(ours)._world.random.get_state()[2]
     return not done
 
 
@@ -103,7 +108,7 @@ def test_trajectories_of_the_unmodified_package():
         stock, ours, actions = Watched(seed=seed), CrafterEnv(engine="reference"), np.random.RandomState(seed)
         assert stock.reset().tobytes() == ours.reset(seed=seed)[0].tobytes()
         while not stock.picked and steps < 3000:
-            assert_same_state(stock, ours._game)
+            assert_same_state(stock, game_in(ours))
             action = int(actions.randint(17))
             obs, reward, done, _ = stock.step(action)
             if stock.picked or done:
@@ -123,7 +128,7 @@ def test_trajectories_with_ordered_chunks(seed):
     achieved = set()
     for step in range(700):
         if step % 8 == 0:                                          # keep the player alive, and the bag full
-            for player in (stock._player, ours._game._player):
+            for player in (stock._player, game_in(ours)._player):
                 player.inventory.update({name: 9 for name in ITEMS[: 16 if seed % 2 else 4]})
                 player.inventory["energy"] = 5 + step % 5
         action = int(actions.choice([1, 2, 3, 4, 5, 5, *actions.randint(17, size=6)]))
@@ -131,8 +136,8 @@ def test_trajectories_with_ordered_chunks(seed):
         if not assert_same_step(stock, ours, action):
             assert stock.reset().tobytes() == ours.reset()[0].tobytes()
         if step % 50 == 0:
-            assert_same_state(stock, ours._game)
-    assert_same_state(stock, ours._game)
+            assert_same_state(stock, game_in(ours))
+    assert_same_state(stock, game_in(ours))
     assert seed % 2 == 0 or len(achieved) >= 12, achieved
 
 
@@ -154,12 +159,12 @@ def test_symbols_agree_with_the_semantic_map():
     obs, info = env.reset(seed=1)
     for step in range(400):
         if step % 40 == 0:                                         # jump to a free cell somewhere, now and then
-            world = env._game._world
+            world = game_in(env)._world
             free = [(x, y) for x in (0, 1, 30, 63) for y in (0, 2, 40, 62, 63)
-                    if world[(x, y)][1] is None and env._game._player.is_free((x, y))]
+                    if world[(x, y)][1] is None and game_in(env)._player.is_free((x, y))]
             if free:
-                world.move(env._game._player, free[actions.randint(len(free))])
-        env._game._player.inventory.update(health=9, sapling=3, stone=5)
+                world.move(game_in(env)._player, free[actions.randint(len(free))])
+        game_in(env)._player.inventory.update(health=9, sapling=3, stone=5)
         obs, _, terminated, _, info = env.step(int(actions.choice([1, 2, 3, 4, 5, 6, 7, 10])))
         padded = np.zeros((72, 70), np.uint8)
         padded[4:68, 3:67] = info["semantic"]
@@ -169,7 +174,7 @@ def test_symbols_agree_with_the_semantic_map():
                              for rows in zip(obs["object"], obs["material"], strict=True)])
         assert np.array_equal(seen, expected)
         assert obs["inventory"].tolist() == list(info["inventory"].values())
-        assert obs["daylight"][0] == np.float32(env._game._world.daylight)
+        assert obs["daylight"][0] == np.float32(game_in(env)._world.daylight)
         assert obs in env.observation_space
         if terminated:
             env.reset()
@@ -178,7 +183,7 @@ def test_symbols_agree_with_the_semantic_map():
 def test_symbols_name_facing_arrows_plants_and_sleep():
     env = CrafterEnv(obs="symbols", engine="reference")
     env.reset(seed=0)
-    game, player = env._game, env._game._player
+    game, player = game_in(env), game_in(env)._player
     for action, name in ((1, "left"), (2, "right"), (3, "up"), (4, "down")):
         assert OBJECTS[env.step(action)[0]["object"][4, 3]] == f"player-{name}"
     x, y = player.pos.tolist()

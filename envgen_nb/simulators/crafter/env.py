@@ -13,15 +13,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 from fastcore.basics import patch
-from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 
-from .fast.engine import FastGame, pack_state, unpack_state
-from .games import EngineSpec, pack_game, replay, unpack_game
-from .reference import ACTIONS, AREA, LENGTH, SIZE, Game
-from .spaces import KnownWorld, check_settings, observation_space
-from .symbols import symbols
+from .reference import ACTIONS, AREA, ITEMS, LENGTH, OBJECTIVES, SIZE
 from .vector import CrafterVectorEnv, check_engine
-from .world import CrafterWorld, meaning
+from .world import CrafterWorld
 from ...game.vector import step_limits
 
 # %% ../../../nbs/9_simulators/crafter/18_env.ipynb #1dc81f15
@@ -68,21 +64,16 @@ class CrafterEnv(gymnasium.Env):
         length: int = LENGTH,                # steps after which an episode is truncated
         render_mode: str | None = None,      # "rgb_array", or None
         engine: str = "fast",                # "fast" (compiled) or "reference" (the package)
-        size: int | Sequence[int] = SIZE,    # of the pixels, width and height; others than these take milliseconds
+        size: int | Sequence[int] = SIZE,    # of the pixels, width and height; others than these: by the reference
         area: Sequence[int] = AREA,          # of the map, in cells; there is no other
     ):
-        check_settings(world, length)
         check_engine(engine)
         check_render_mode(render_mode)
         self.size, self.area = _check_size(size), _check_area(area)
-        self.observation_space = observation_space(obs, self.size)
-        self.action_space = spaces.Discrete(len(ACTIONS))
-        self.render_mode = render_mode
-        self.world, self.obs, self.length = world, obs, int(length)
-        numbers = meaning(world)
-        self._spec = EngineSpec([KnownWorld(0, numbers, numbers.length or self.length)], (0,), obs, next_step=True)
-        self._make_game = FastGame if engine == "fast" else Game
-        self._game: FastGame | Game | None = None
+        self._venv = CrafterVectorEnv((world,), 1, 0, obs, length, engine=engine if self.size == SIZE else "reference",
+                                      size=self.size, autoreset_mode=AutoresetMode.NEXT_STEP)
+        self.observation_space, self.action_space = self._venv.single_observation_space, self._venv.single_action_space
+        self.world, self.obs, self.length, self.render_mode = world, obs, length, render_mode
         self._running = False
 
     @property
@@ -91,67 +82,50 @@ class CrafterEnv(gymnasium.Env):
         return list(ACTIONS)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        "The next episode; with a seed, the first episode of that seed."
+        "Begin the next episode; with a seed, the first episode of that seed."
         super().reset(seed=seed)
-        if options:
-            raise ValueError(f"reset takes no options, got {', '.join(options)}")
-        if seed is not None or self._game is None:
-            base = int(self.np_random.integers(2 ** 31 - 1)) if seed is None else int(seed)
-            self._game = self._make_game(self.world, base, self.length, self.size)
-        self._game.begin()
+        if seed is None and not self._venv.ready:
+            seed = int(self.np_random.integers(2 ** 31 - 1))
+        obs, infos = self._venv.reset(seed=None if seed is None else [seed], options=options)
         self._running = True
-        return self._look(), self._info(0.0)
+        return self._only(obs), self._info(infos, 0.0)
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         "One step of the game."
         if not self._running:
             raise RuntimeError("there is no episode to step in: call reset() first")
-        reward, terminated, over = self._game.advance(_check_action(action))
-        self._running = not (terminated or over)
-        return self._look(), reward, terminated, over and not terminated, self._info(reward)
+        obs, rewards, terminated, truncated, infos = self._venv.step([_check_action(action)])
+        self._running, reward = not (terminated[0] or truncated[0]), float(rewards[0])
+        return self._only(obs), reward, bool(terminated[0]), bool(truncated[0]), self._info(infos, reward)
 
     def render(self) -> np.ndarray | None:
         "The player's view for people, (450, 450, 3) uint8; None without a render mode. Looking changes nothing."
-        return self._game.glance() if self.render_mode and self._game else None
+        return self._venv.render()[0] if self.render_mode and self._venv.ready else None
 
-    def _look(self) -> Any:
-        if self.obs == "symbols":
-            self._game.skip_picture()
-            return self._symbols()
-        picture = self._game.picture()
-        return picture if self.obs == "pixels" else {"pixels": picture, **self._symbols()}
+    def _only(self, obs: Any) -> Any:
+        "The observation of the only sub-environment."
+        return {name: part[0] for name, part in obs.items()} if isinstance(obs, dict) else obs[0]
 
-    def _symbols(self) -> dict[str, np.ndarray]:
-        return symbols(self._game) if isinstance(self._game, Game) else self._game.symbols()
-
-    def _info(self, reward: float) -> dict[str, Any]:
-        return self._game.info() | {"reward": reward}
+    def _info(self, infos: dict[str, Any], reward: float) -> dict[str, Any]:
+        "What the package tells of a step."
+        bag = dict(zip(ITEMS, infos["inventory"][0].tolist(), strict=True))
+        return {"inventory": bag, "achievements": dict(zip(OBJECTIVES, infos["achievements"][0].tolist(), strict=True)),
+                "discount": float(bag["health"] > 0), "semantic": self._venv.semantic()[0],
+                "player_pos": infos["position"][0].astype(np.int64), "reward": reward}
 
 # %% ../../../nbs/9_simulators/crafter/18_env.ipynb #c0b1e5b2
 @patch
 def get_state(self: CrafterEnv) -> bytes:
-    "The game as bytes, for `set_state` of an environment of the same engine, world and length."
-    if self._game is None:
-        raise RuntimeError("there is no game to save: call reset() first")
-    if isinstance(self._game, FastGame):
-        return pack_state(self._spec, 0, 0, not self._running, self._game.record, self._game.snapshot)
-    return pack_game(self._spec, 0, 0, not self._running, self._game)
+    "Return the game as bytes, for `set_state` of an environment of the same engine, world and length."
+    return self._venv.get_state()[0]
 
 
 @patch
 def set_state(self: CrafterEnv, state: bytes) -> Any:
     "Go back to where `get_state` was called: the observation. `ValueError` before anything is touched."
-    if self._make_game is FastGame:
-        saved, record = unpack_state(self._spec, state)
-        game = self._game or FastGame(self.world, 0, self.length, self.size)
-        game.record[...] = record
-    else:
-        saved, seed, episode, _, actions = unpack_game(self._spec, state)
-        game = Game(self.world, seed, self.length, self.size)
-        game.begin(episode)
-        replay(game, actions)
-    self._game, self._running = game, not saved.ended
-    return self._look()
+    obs = self._only(self._venv.set_state([state]))
+    self._running = not self._venv._engine.board["ended"][0]
+    return obs
 
 # %% ../../../nbs/9_simulators/crafter/18_env.ipynb #e0d9416c
 def make_crafter_vec(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .reference import ACTIONS, ITEMS, OBJECTIVES, Game
+from .reference import ACTIONS, ITEMS, OBJECTIVES, SIZE, Game
 from .spaces import KnownWorld, observation_arrays
 from .symbols import write_symbols
 
@@ -47,6 +47,7 @@ class EngineSpec(NamedTuple):
     quota: int = 0             # episodes to play; 0: no end
     noise: bool = True         # whether symbols keep the stock random stream
     next_step: bool = False    # the step after an episode's last one begins the next; False: the last one does
+    size: tuple[int, int] = SIZE   # of the pixels, width and height; the compiled engine has no others
 
 # %% ../../../nbs/9_simulators/crafter/05_games.ipynb #3874bed2
 def seal(
@@ -166,7 +167,7 @@ class _SubEnv:
         "Start an episode in the world that is assigned, and do not look yet."
         self.world, self.episode, self.total = self.next, episode, 0.0
         self.row["world"], self.row["ended"] = self.world.index, False
-        self.game = Game(self.world.numbers, self.seed, self.world.length)
+        self.game = Game(self.world.numbers, self.seed, self.world.length, self.spec.size)
         self.game.begin(episode)
 
     def begin(self) -> None:
@@ -215,12 +216,10 @@ def replay(game: Game, actions: bytes, noise: bool = True) -> float:
 # %% ../../../nbs/9_simulators/crafter/05_games.ipynb #254c1db0
 class Reference:
     "Plays the sub-environments of a specification in the package's own code."
-    kept_moments = None       # it keeps no moments
-
     def __init__(self, spec: EngineSpec):
         count = len(spec.seeds)
         self.spec, self.board = spec, np.zeros(count, BOARD)
-        self.now, self.final = (observation_arrays(spec.obs, count) for _ in range(2))
+        self.now, self.final = (observation_arrays(spec.obs, count, spec.size) for _ in range(2))
         self.subs = [_SubEnv(self, i) for i in range(count)]
 
     def reset(self, seeds: Sequence[int | None]) -> None:

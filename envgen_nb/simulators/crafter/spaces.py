@@ -37,9 +37,10 @@ def observation_space(
 def observation_arrays(
     obs: str,
     num_envs: int,
+    size: tuple[int, int] = SIZE,       # of the pixels, width and height
 ) -> dict[str, np.ndarray]:             # (N, …) zeros for each part: "pixels", or those of the symbols, or all
     "Arrays for the observations of many games."
-    space = observation_space(obs)
+    space = observation_space(obs, size)
     parts = getattr(space, "spaces", {"pixels": space})
     return {name: np.zeros((num_envs, *part.shape), part.dtype) for name, part in parts.items()}
 

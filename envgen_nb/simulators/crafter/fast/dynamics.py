@@ -146,20 +146,14 @@ def _pays(game: np.void, cost: np.ndarray) -> bool:
 @inner
 def _do_object(game: np.void, slot: int) -> None:
     "The player acts on the object before it."
-    damage = 1
-    if game.inventory[WOOD_SWORD]:
-        damage = 2
-    if game.inventory[STONE_SWORD]:
-        damage = 3
-    if game.inventory[IRON_SWORD]:
-        damage = 5
-    kind = game.kind[slot]
+    kind, bag = game.kind[slot], game.inventory
+    damage = 5 if bag[IRON_SWORD] else 3 if bag[STONE_SWORD] else 2 if bag[WOOD_SWORD] else 1
     if kind == PLANT:
         if game.count[slot] > 300:
             game.count[slot] = 0
             game.inventory[FOOD] += 4
             achieve(game, EAT_PLANT)
-    elif kind == ZOMBIE or kind == SKELETON or kind == COW:
+    elif COW <= kind <= SKELETON:
         game.health[slot] = max(0, np.int64(game.health[slot]) - damage)
         if game.health[slot] == 0:
             if kind == COW:
@@ -302,16 +296,12 @@ def update_player(game: np.void, action: int) -> None:
 # %% ../../../../nbs/9_simulators/crafter/11_fast_dynamics.ipynb #a1289831
 @inner
 def _update_cow(game: np.void, slot: int) -> None:
-    if game.health[slot] == 0:
-        remove(game, slot)
     if below(game, 0.5):
         wander(game, slot)
 
 
 @inner
 def _update_zombie(game: np.void, slot: int) -> None:
-    if game.health[slot] == 0:
-        remove(game, slot)
     if distance(game, game.x[slot], game.y[slot]) <= 8 and below(game, 0.9):
         dx, dy = toward(game, slot, below(game, 0.8))
         step_to(game, slot, dx, dy)
@@ -327,8 +317,6 @@ def _update_zombie(game: np.void, slot: int) -> None:
 # %% ../../../../nbs/9_simulators/crafter/11_fast_dynamics.ipynb #fdf84fed
 @inner
 def _update_skeleton(game: np.void, slot: int) -> None:
-    if game.health[slot] == 0:
-        remove(game, slot)
     if game.count[slot]:
         game.count[slot] -= 1
     far = distance(game, game.x[slot], game.y[slot])
@@ -392,7 +380,7 @@ def _update_plant(game: np.void, slot: int) -> None:
         x, y = game.x[slot] + DX[way], game.y[slot] + DY[way]
         if inside(x, y):
             kind = game.kind[game.slot[x, y]]
-            if kind == ZOMBIE or kind == SKELETON or kind == COW:
+            if COW <= kind <= SKELETON:
                 game.health[slot] = max(0, np.int64(game.health[slot]) - 1)
                 break
     if game.health[slot] == 0:
@@ -406,6 +394,8 @@ def update_others(game: np.void, slots: int) -> None:
         kind = game.kind[slot]
         if not kind or distance(game, game.x[slot], game.y[slot]) >= 18:
             continue
+        if COW <= kind <= SKELETON and game.health[slot] == 0:         # it has its turn all the same
+            remove(game, slot)
         if kind == COW:
             _update_cow(game, slot)
         elif kind == ZOMBIE:
@@ -564,7 +554,7 @@ def _sights(game: np.void) -> int:
             found |= _SIGHT_BIT[game.material[x, y]]
             slot = game.slot[x, y]
             kind = game.kind[slot]
-            if kind == COW or kind == ZOMBIE or kind == SKELETON:
+            if COW <= kind <= SKELETON:
                 found |= 1 << (_MET_BIT + kind - COW)
             elif kind == PLANT:
                 found |= (3 if game.count[slot] > 300 else 1) << (_MET_BIT + 3)

@@ -31,7 +31,7 @@ class Plane(NamedTuple):
     across: float
     down: float
     weight: float = 1.0
-    turned: bool = False      # whether the field is kept as [y, x]
+    axes: tuple[int, int] = (0, 1)      # which of x and y goes along the field's rows, and which along its cells
 
 
 START, LAKES, ROCKS, CAVE, WIDE, TALL, SEAM, VEIN, MAGMA, BEACH, WOOD = range(11)
@@ -39,7 +39,7 @@ PLANES = (
     Plane(START, 8, 1 / 3, 1 / 3),
     Plane(LAKES, 3, 1 / 15, 1 / 15), Plane(LAKES, 3, 1 / 5, 1 / 5, 0.15),
     Plane(ROCKS, 0, 1 / 15, 1 / 15, 1 / 1.3), Plane(ROCKS, 0, 1 / 5, 1 / 5, 0.3 / 1.3),
-    Plane(CAVE, 6, 1 / 7, 1 / 7), Plane(WIDE, 7, 2 / 3, 1 / 15), Plane(TALL, 7, 1 / 15, 2 / 3, turned=True),
+    Plane(CAVE, 6, 1 / 7, 1 / 7), Plane(WIDE, 7, 2 / 3, 1 / 15), Plane(TALL, 7, 1 / 15, 2 / 3, axes=(1, 0)),
     Plane(SEAM, 1, 1 / 8, 1 / 8), Plane(VEIN, 2, 1 / 6, 1 / 6), Plane(MAGMA, 6, 1 / 5, 1 / 5),
     Plane(BEACH, 4, 1 / 9, 1 / 9), Plane(WOOD, 5, 1 / 7, 1 / 7),
 )
@@ -66,17 +66,20 @@ def _lattice(plane: Plane) -> tuple[np.ndarray, np.ndarray]:
     return points[near], where[near]
 
 # %% ../../../../nbs/9_simulators/crafter/09_fast_noise.ipynb #0287afb8
-def _stamp(plane: Plane, row: float, cell: float, dz: float) -> tuple[np.ndarray, np.ndarray]:
-    "A stamp's runs (rows, 2) int64 and values (3, rows, cells) float32; its point is `row`, `cell` from its corner."
-    steps = (plane.down, plane.across) if plane.turned else (plane.across, plane.down)
-    dr, dc = (np.arange(int(2 * REACH / step) + 2) * step - lag for step, lag in zip(steps, (row, cell), strict=True))
-    dr, dc = dr[:, None], dc[None]
-    fades = np.maximum(0.0, 2 - dr ** 2 - dc ** 2 - dz ** 2) ** 4 * plane.weight / 103
-    dx, dy = (dc, dr) if plane.turned else (dr, dc)
-    touched = fades > 0
-    begins = np.where(touched.any(axis=1), touched.argmax(axis=1), 0)
-    return (np.stack([begins, begins + touched.sum(axis=1)], axis=1),
-            np.stack([fades * dx, fades * dy, fades * dz]).astype(np.float32))
+def _stamp(
+    plane: Plane,
+    steps: np.ndarray,                      # (2,) from row to row, from cell to cell
+    row: float, cell: float, dz: float,     # from the lattice point to the first cell of its stamp
+) -> tuple[np.ndarray, np.ndarray]:
+    "The batches of a stamp: row and first cell (n, 2) int64, contributions (n, 3, 8) float32."
+    rows, cells = (2 * REACH / steps).astype(int) + 2
+    away = row + np.arange(rows)[:, None] * steps[0], cell + np.arange(cells + BATCH) * steps[1]
+    fades = np.maximum(0.0, 2 - away[0] ** 2 - away[1] ** 2 - dz ** 2) ** 4 * plane.weight / 103
+    parts = np.stack([fades * away[plane.axes[0]], fades * away[plane.axes[1]], fades * dz]).astype(np.float32)
+    touched = [(row, np.flatnonzero(line)) for row, line in enumerate(fades > 0)]
+    batches = [(row, cell) for row, line in touched if len(line) for cell in range(line[0], line[-1] + 1, BATCH)]
+    return (np.array(batches, np.int64).reshape(-1, 2),
+            np.array([parts[:, row, cell:cell + BATCH] for row, cell in batches]).reshape(-1, 3, BATCH))
 
 # %% ../../../../nbs/9_simulators/crafter/09_fast_noise.ipynb #049833ba
 class Stamps(NamedTuple):
@@ -89,71 +92,42 @@ class Stamps(NamedTuple):
     place: np.ndarray     # (batches,) int32: where in `values` its contributions begin
     values: np.ndarray    # (size,) float32: contributions to 8 cells per unit of gradient, in x, y and z
 
-
-class _Stamper:
-    "Collects the stamps; points that lie alike between the cells share one."
-
-    def __init__(self):
-        self.known: dict[tuple, list[tuple[int, int, int]]] = {}
-        self.values: list[np.ndarray] = []
-
-    def batches(self, plane: Plane, row: float, cell: float, dz: float) -> list[tuple[int, int, int]]:
-        "Row, first cell and place in `values` of each batch of 8 cells of a stamp."
-        key = (plane, round(row, 6), round(cell, 6), round(dz, 6))
-        if key not in self.known:
-            runs, parts = _stamp(plane, row, cell, dz)
-            self.known[key] = found = []
-            for r, (begin, end) in enumerate(runs.tolist()):
-                for c in range(begin, end, BATCH):
-                    eight = np.zeros((3, BATCH), np.float32)
-                    eight[:, :min(BATCH, end - c)] = parts[:, r, c:min(c + BATCH, end)]
-                    found.append((r, c, 3 * BATCH * len(self.values)))
-                    self.values.append(eight)
-        return np.array(self.known[key]).reshape(-1, 3)
-
 # %% ../../../../nbs/9_simulators/crafter/09_fast_noise.ipynb #78ba2afe
 PITCH = HEIGHT + 2 * MARGIN    # from one row of a field to the next
 
 
-def _reach(plane: Plane, batches: np.ndarray) -> np.ndarray:
-    "Which of these batches (n, 3), in rows and cells of the map, touch the cells where the plane is wanted."
-    low, high = (WIDTH // 2 - NEAR, WIDTH // 2 + NEAR + 1) if plane.field == START else (0, WIDTH)
-    rows, cells = batches[:, 0], batches[:, 1]
-    return batches[(rows >= low) & (rows < high) & (cells + BATCH > low) & (cells < high)]
-
-
-def _blocks(plane: Plane, batches: np.ndarray) -> int:
-    "A bit for each of the map's 8 · 8 blocks that these batches touch."
-    found = 0
-    for ends in (0, BATCH - 1):
-        pairs = np.stack([batches[:, 0], np.clip(batches[:, 1] + ends, 0, HEIGHT - 1)], axis=1) // 8
-        for x, y in {tuple(pair[::-1] if plane.turned else pair) for pair in pairs.tolist()}:
-            found |= 1 << (8 * x + y)
-    return found
-
-
 @functools.cache
 def stamps() -> Stamps:
-    "The table of all stamps."
-    stamper, begins, point, blocks, batch, at = _Stamper(), [], [], [], [0], []
+    "The table of all stamps; points that lie alike between the cells share one."
+    known, values, begins, point, blocks, batch, at, place = {}, [], [0], [], [], [0], [], []
     for plane in PLANES:
-        begins.append(len(point))
-        steps = np.array([plane.down, plane.across] if plane.turned else [plane.across, plane.down])
+        low, high = (WIDTH // 2 - NEAR, WIDTH // 2 + NEAR + 1) if plane.field == START else (0, WIDTH)
         points, where = _lattice(plane)
-        spots = where[:, 1::-1] if plane.turned else where[:, :2]
+        steps, spots = np.array([plane.across, plane.down])[[*plane.axes]], where[:, plane.axes]
         corners = np.ceil((spots - REACH) / steps - 1e-9).astype(np.int64)
-        for p, corner, lag, dz in zip(points, corners, (spots - corners * steps).tolist(),
-                                      (plane.z - where[:, 2]).tolist(), strict=True):
-            batches = _reach(plane, stamper.batches(plane, *lag, dz) + [*corner, 0])
-            if len(batches):
+        lags = np.column_stack([corners * steps - spots, plane.z - where[:, 2]]).tolist()
+        for p, corner, lag in zip(points, corners, lags, strict=True):
+            key = plane, *(round(part, 6) for part in lag)
+            if key not in known:
+                batches, parts = _stamp(plane, steps, *lag)
+                known[key] = batches, 3 * BATCH * (len(values) + np.arange(len(batches)))
+                values.extend(parts)
+            (rows, cells), places = (known[key][0] + corner).T, known[key][1]
+            wanted = (rows >= low) & (rows < high) & (cells + BATCH > low) & (cells < high)
+            if wanted.any():
+                rows, cells = rows[wanted], cells[wanted]
+                ends = np.clip([cells, cells + BATCH - 1], 0, HEIGHT - 1)
+                x, y = (np.broadcast_arrays(rows, ends)[axis] // 8 for axis in plane.axes)
+                bits = np.uint64(1) << (8 * x + y).astype(np.uint64)
                 point.append(p)
-                blocks.append(_blocks(plane, batches))
-                batch.append(batch[-1] + len(batches))
-                at.append(batches)
-    rows, cells, place = np.concatenate(at).T
-    return Stamps(np.array([*begins, len(point)]), np.array(point), np.array(blocks, np.uint64), np.array(batch),
-                  (rows * PITCH + MARGIN + cells).astype(np.int32), place.astype(np.int32),
-                  np.concatenate(stamper.values, axis=None))
+                blocks.append(np.bitwise_or.reduce(bits, axis=None))
+                batch.append(batch[-1] + len(rows))
+                at.append(rows * PITCH + MARGIN + cells)
+                place.append(places[wanted])
+        begins.append(len(point))
+    at, place = (np.concatenate(part).astype(np.int32) for part in (at, place))
+    return Stamps(np.array(begins), np.array(point), np.array(blocks, np.uint64), np.array(batch), at, place,
+                  np.concatenate(values, axis=None))
 
 # %% ../../../../nbs/9_simulators/crafter/09_fast_noise.ipynb #29e69776
 @inner
@@ -249,16 +223,12 @@ def _blend(scratch: np.void, center: Middle, rules: np.void, x: int) -> None:
     start, water, mountain = (scratch.field[START, x, MARGIN:], scratch.field[LAKES, x, MARGIN:],
                               scratch.field[ROCKS, x, MARGIN:])
     base = center.start[x]
-    if abs(x - WIDTH // 2) <= NEAR:
+    near = abs(x - WIDTH // 2) <= NEAR
+    if near:
         for y in range(HEIGHT // 2 - NEAR, HEIGHT // 2 + NEAR + 1):
             start[y] = np.float32(1) / (np.float32(1) + math.exp(-(base[y] + np.float32(2) * start[y])))
-        for y in range(HEIGHT // 2 - NEAR):
-            start[y] = base[y]
-        for y in range(HEIGHT // 2 + NEAR + 1, HEIGHT):
-            start[y] = base[y]
-    else:
-        for y in range(HEIGHT):
-            start[y] = base[y]
+    for y in range(HEIGHT):
+        start[y] = start[y] if near and abs(y - HEIGHT // 2) <= NEAR else base[y]
     wet, high, fold = np.float32(rules.water), np.float32(rules.mountain), rules.fold
     for y in range(HEIGHT):
         lake = water[y] + np.float32(0.1) - np.float32(2) * start[y]

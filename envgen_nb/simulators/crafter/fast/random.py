@@ -61,27 +61,28 @@ def _next(game: np.void) -> np.uint32:
 
 # %% ../../../../nbs/9_simulators/crafter/08_fast_random.ipynb #f3bd938e
 @inner
+def _compare(game: np.void, limit: float) -> int:
+    "1, 0 or -1: the next uniform number is greater than, equal to or less than a number from 0 to 1."
+    first, second = _next(game), _next(game)
+    high, scaled = np.float64(_temper(first) >> np.uint32(5)), limit * 134217728.0          # 2 ** 27
+    if high > scaled or high + 1.0 <= scaled:
+        return 1 if high > scaled else -1
+    drawn = (high * 67108864.0 + np.float64(_temper(second) >> np.uint32(6))) / 9007199254740992.0
+    return (drawn > limit) - (drawn < limit)
+
+
+@inner
 def exceeds(game: np.void, threshold: float) -> bool:
     "True if the next uniform number is greater than a number from 0 to 1."
-    first, second = _next(game), _next(game)
-    high, limit = np.float64(_temper(first) >> np.uint32(5)), threshold * 134217728.0       # 2 ** 27
-    if high > limit or high + 1.0 <= limit:
-        return high > limit
-    low = np.float64(_temper(second) >> np.uint32(6))
-    return (high * 67108864.0 + low) / 9007199254740992.0 > threshold
+    return _compare(game, threshold) > 0
 
-# %% ../../../../nbs/9_simulators/crafter/08_fast_random.ipynb #aaf812ae
+
 @inner
 def below(game: np.void, chance: float) -> bool:
     "True if the next uniform number is less than a number from 0 to 1."
-    first, second = _next(game), _next(game)
-    high, limit = np.float64(_temper(first) >> np.uint32(5)), chance * 134217728.0
-    if high >= limit or high + 1.0 <= limit:
-        return high < limit
-    low = np.float64(_temper(second) >> np.uint32(6))
-    return (high * 67108864.0 + low) / 9007199254740992.0 < chance
+    return _compare(game, chance) < 0
 
-
+# %% ../../../../nbs/9_simulators/crafter/08_fast_random.ipynb #aaf812ae
 @inner
 def integer(game: np.void, count: int) -> int:
     "A number from 0 to count - 1, as `RandomState.randint(0, count)` draws it: masked words until one fits."

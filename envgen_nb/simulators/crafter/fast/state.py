@@ -6,13 +6,14 @@
 __all__ = ['WIDTH', 'HEIGHT', 'WATER', 'GRASS', 'STONE', 'PATH', 'SAND', 'TREE', 'LAVA', 'COAL', 'IRON', 'DIAMOND', 'TABLE',
            'FURNACE', 'NOTHING', 'PLAYER', 'COW', 'ZOMBIE', 'SKELETON', 'ARROW', 'PLANT', 'KINDS', 'LEFT', 'RIGHT',
            'UP', 'DOWN', 'DX', 'DY', 'HEALTH', 'FOOD', 'DRINK', 'ENERGY', 'SAPLING', 'CHUNK', 'CHUNKS_DOWN', 'CHUNKS',
-           'MOST', 'GAME', 'RULES', 'as_record', 'rules_of', 'copy', 'chunk_of', 'link', 'unlink', 'add', 'remove',
-           'move', 'close_up', 'set_material', 'is_ground', 'sign', 'inside']
+           'MOST', 'GAME', 'RULES', 'SLOTS', 'as_record', 'rules_of', 'copy', 'copy_episode', 'copy_random', 'chunk_of',
+           'link', 'unlink', 'add', 'remove', 'move', 'close_up', 'set_material', 'is_ground', 'sign', 'inside']
 
 # %% ../../../../nbs/9_simulators/crafter/07_fast_state.ipynb #5756ac15
 from typing import NamedTuple
 
 import numpy as np
+from numba import literal_unroll
 
 from .compile import compiled, inner
 from ..reference import ACTIONS, AREA, ITEMS, LENGTH, MATERIALS, OBJECTIVES, constants
@@ -54,10 +55,10 @@ GAME = np.dtype([
 
 # %% ../../../../nbs/9_simulators/crafter/07_fast_state.ipynb #f1175eee
 def as_record(
-    arrays: NamedTuple,     # of numpy arrays
+    arrays: NamedTuple,     # of numpy arrays, and of such tuples
 ) -> np.ndarray:            # (1,) structured, with the arrays' names, shapes and contents
     "Arrays as one record, in which compiled code finds them under the same names."
-    parts = arrays._asdict()
+    parts = {name: as_record(part)[0] if isinstance(part, tuple) else part for name, part in arrays._asdict().items()}
     record = np.zeros(1, np.dtype([(name, part.dtype, part.shape) for name, part in parts.items()], align=True))
     for name, part in parts.items():
         record[name][0] = part
@@ -101,7 +102,7 @@ def rules_of(
     rules["achieved"] = [name in numbers.achieved for name in OBJECTIVES]
     return rules
 
-# %% ../../../../nbs/9_simulators/crafter/07_fast_state.ipynb #2f2ef2c0
+# %% ../../../../nbs/9_simulators/crafter/07_fast_state.ipynb #5c0be0a2
 @inner
 def copy(to: np.ndarray, source: np.ndarray) -> None:
     "Copy one array's elements to another of the same size. (A slice assignment would make room for a second copy.)"
@@ -110,6 +111,30 @@ def copy(to: np.ndarray, source: np.ndarray) -> None:
         there[i] = here[i]
 
 
+SLOTS = tuple(name for name in GAME.names if GAME[name].shape == (MOST,))      # the fields with a number for each slot
+_APART = "words", "word", "seed", "episode", "played"
+_ARRAYS = tuple(name for name in GAME.names if GAME[name].shape and name not in (*SLOTS, *_APART))
+_NUMBERS = tuple(name for name in GAME.names if not GAME[name].shape and name not in _APART)
+
+
+@inner
+def copy_episode(to: np.void, source: np.void) -> None:
+    "Copy an episode to another record, without its random numbers."
+    for name in literal_unroll(SLOTS):
+        copy(to[name][:source.slots + 1], source[name][:source.slots + 1])
+    for name in literal_unroll(_ARRAYS):
+        copy(to[name], source[name])
+    for name in literal_unroll(_NUMBERS):
+        to[name] = source[name]
+
+
+@inner
+def copy_random(to: np.void, source: np.void) -> None:
+    "Copy the state of the random numbers."
+    copy(to.words, source.words)
+    to.word = source.word
+
+# %% ../../../../nbs/9_simulators/crafter/07_fast_state.ipynb #2f2ef2c0
 @inner
 def chunk_of(x: int, y: int) -> int:
     "The chunk that a cell belongs to."

@@ -9,7 +9,6 @@ __all__ = ['NEAR_TABLE', 'NEAR_FURNACE', 'NEAR_WATER', 'NEAR_PLANT', 'NEAR_COW',
 
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #4fc45d96
 import numpy as np
-from numba import literal_unroll
 
 from .compile import compiled, inner
 from envgen_nb.simulators.crafter.fast.noise import (
@@ -18,7 +17,7 @@ from envgen_nb.simulators.crafter.fast.noise import (
 from .random import exceeds, integer, seed_words
 from envgen_nb.simulators.crafter.fast.state import (
     CHUNK, COAL, COW, DIAMOND, DOWN, DX, DY, FURNACE, GRASS, HEALTH, HEIGHT, IRON, LAVA, PATH, PLANT, PLAYER, SAND,
-    SKELETON, STONE, TABLE, TREE, WATER, WIDTH, ZOMBIE, add, chunk_of, copy, inside, is_ground,
+    SKELETON, STONE, TABLE, TREE, WATER, WIDTH, ZOMBIE, add, chunk_of, copy, copy_episode, inside, is_ground,
     move, remove, set_material, sign,
 )
 
@@ -260,18 +259,6 @@ def begin(game: np.void, rules: np.void, seed: int, lights: np.ndarray, scratch:
 
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #b1c0de04
 @inner
-def _take_over(game: np.void, moment: np.void) -> None:
-    "Make a game what another one was, but for its random numbers and its counts of episodes."
-    for name in literal_unroll(("x", "y", "kind", "health", "facing", "count", "after", "before")):
-        copy(game[name][:moment.slots + 1], moment[name][:moment.slots + 1])
-    for name in literal_unroll(("first", "last", "order", "known", "grass", "path", "material", "slot", "inventory",
-                                "achievements")):
-        copy(game[name], moment[name])
-    for name in literal_unroll(("slots", "objects", "entered", "sleeping", "hunger", "thirst", "fatigue", "recover")):
-        game[name] = moment[name]
-
-
-@inner
 def drawn_moment(game: np.void, rules: np.void, seed: int, moments: np.ndarray, count: int) -> int:
     "Seed the random numbers, and draw one of so many moments, if possible one in which the goal was still ahead."
     seed_words(game, seed)
@@ -286,7 +273,7 @@ def drawn_moment(game: np.void, rules: np.void, seed: int, moments: np.ndarray, 
 @inner
 def begin_from(game: np.void, moment: np.void, rules: np.void, lights: np.ndarray, scratch: np.void) -> None:
     "Go on from a moment of another episode, as a world says; the random numbers are seeded before."
-    _take_over(game, moment)
+    copy_episode(game, moment)
     game.clock = rules.clock if rules.timed else (moment.clock + moment.step) % 300
     game.step, game.total, game.fresh, game.moments, game.harm = 0, 0.0, False, 0, 0
     game.daylight = lights[game.clock]
