@@ -69,19 +69,19 @@ def array_at(typing: Any, address: Any, count: Any, dtype: Any) -> Any:
 # %% ../../../../nbs/9_simulators/crafter/15_fast_batch.ipynb #9e1e013c
 class Tables(NamedTuple):
     "What all games share."
-    lights: np.ndarray
+    pictures: Pictures
     stamps: Stamps
     middle: Middle
-    pictures: Pictures
+    lights: np.ndarray
 
 
 @functools.cache
 def tables() -> np.ndarray:
     "The tables as a record, (1,)."
-    return as_record(Tables(lights(), stamps(), middle(), pictures()))
+    return as_record(Tables(pictures(), stamps(), middle(), lights()))
 
 
-TOOLS = np.dtype([("scratch", SCRATCH), ("canvas", WORKSPACE), ("game", GAME)], align=True)   # game: of a spare world
+TOOLS = np.dtype([("canvas", WORKSPACE), ("scratch", SCRATCH), ("game", GAME)], align=True)   # game: of a spare world
 MOST_SPARE = 1024     # slots in a spare world; one that needs more is made when it is needed
 SPARE = np.dtype([(name, GAME[name].base, (MOST_SPARE,) if name in SLOTS else GAME[name].shape)
                   for name in GAME.names] + [("world", np.int64)], align=True)      # seed: -1 if it did not fit
