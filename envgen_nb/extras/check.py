@@ -110,8 +110,9 @@ def check_packages() -> Iterator[Finding]:
 # %% ../../nbs/extras/05_check.ipynb #f92c993e
 def compile_engine() -> str:
     "Compile Crafter's engine, or load it; return how long that took. `ValueError` if its code cannot be kept."
-    from envgen_nb.simulators.crafter.fast.batch import play, prepare
+    from envgen_nb.simulators.crafter.fast.batch import play
     from envgen_nb.simulators.crafter.fast.compile import FOLDER
+    from envgen_nb.simulators.crafter.fast.engine import prepare
     begun = time.perf_counter()
     prepare()
     took = time.perf_counter() - begun

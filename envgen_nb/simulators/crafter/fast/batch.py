@@ -119,18 +119,24 @@ def _place(calls: np.ndarray, flags: np.ndarray, ready: np.ndarray, queue: np.nd
 
 # %% ../../../../nbs/9_simulators/crafter/15_fast_batch.ipynb #ea5628f7
 @inner
-def _look(place: Place, i: int, views: np.ndarray) -> None:
-    "Look at a game, once: write what is seen to the arrays at these addresses, and the state of the game to the board."
-    call, game, stats = place.call, place.games[i], place.board[i]
-    if game.daylight < 0.5:
-        copy_random(place.snapshots[i], game)
+def _observe(call: np.void, game: np.void, tables: np.void, tools: np.void, i: int, views: np.ndarray) -> None:
+    "Write what is seen in game i to the arrays at these addresses."
     if call.pixels:
-        draw(game, place.tables.pictures, place.tools.canvas, array_at(views[0], call.count, PIXELS)[i].row)
+        draw(game, tables.pictures, tools.canvas, array_at(views[0], call.count, PIXELS)[i].row)
     elif call.noise:
         skip_night(game)
     if call.symbols:
         see(game, array_at(views[1], call.count, MATERIAL)[i].row, array_at(views[2], call.count, OBJECT)[i].row,
             array_at(views[3], call.count, INVENTORY)[i].row, array_at(views[4], call.count, DAYLIGHT)[i].row)
+
+
+@merged
+def _look(place: Place, i: int, views: np.ndarray) -> None:
+    "Look at a game, once: write what is seen, and the state of the game to the board."
+    game, stats = place.games[i], place.board[i]
+    if game.daylight < 0.5:
+        copy_random(place.snapshots[i], game)
+    _observe(place.call, game, place.tables, place.tools, i, views)
     copy(stats.achievements, game.achievements)
     copy(stats.given, game.given)
     stats.position[0], stats.position[1] = game.x[1], game.y[1]
