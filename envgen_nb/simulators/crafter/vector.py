@@ -16,10 +16,10 @@ from gymnasium.vector import AutoresetMode
 
 from .spaces import MOST_WORLDS, KnownWorld, observation_space
 from .fast.dynamics import CONDITIONS
-from .fast.engine import Engine
-from .reference import ACTIONS, LENGTH, OBJECTIVES
+from .fast.engine import Engine, prepare
+from .reference import ACTIONS, LENGTH, SIZE
 from .games import EngineSpec, Reference
-from .world import CrafterWorld, meaning
+from .world import MOMENTS, CrafterWorld, meaning
 from ...game.vector import GameVectorEnv, check_worlds
 from ...game.vector import base_seeds, check_number, copy_arrays, step_limits
 
@@ -69,6 +69,7 @@ class CrafterVectorEnv(GameVectorEnv):
         engine: str = "fast",                              # "fast" (compiled) or "reference" (the package)
         noise: bool = True,                                # False: symbols on another, faster random stream
         moments: bool = False,                             # keep moments, for worlds that start from one
+        size: tuple[int, int] = SIZE,                      # of the pixels; others than these: engine="reference" only
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,   # or NEXT_STEP
     ):
         check_number("num_envs", num_envs, 1, optional=False)
@@ -78,7 +79,7 @@ class CrafterVectorEnv(GameVectorEnv):
         self.worlds, self.lengths = tuple(worlds), tuple(one.length for one in known)
         self._gives = _gives(known)
         self.episodes, self.copy = episodes, bool(copy)
-        self.set_spaces(num_envs, observation_space(obs), len(ACTIONS))
+        self.set_spaces(num_envs, observation_space(obs, size), len(ACTIONS))
         self.set_autoreset(autoreset_mode)
         check_engine(engine)
         if not isinstance(noise, bool):
@@ -88,7 +89,11 @@ class CrafterVectorEnv(GameVectorEnv):
                              f"not {obs!r}")
         if moments and engine != "fast":
             raise ValueError("moments of the game are kept by engine='fast' only; leave moments out, or this engine")
-        spec = EngineSpec(known, base_seeds(seed, self.num_envs), obs, int(episodes or 0), noise, self.next_step)
+        if size != SIZE and engine != "reference":
+            raise ValueError(f"size: engine='fast' draws {SIZE}, not {size!r}; use engine='reference' for other sizes")
+        spec = EngineSpec(known, base_seeds(seed, self.num_envs), obs, int(episodes or 0), noise, self.next_step, size)
+        if engine == "fast":
+            prepare()
         self._engine = Engine(spec, int(num_threads or 1), bool(moments)) if engine == "fast" else Reference(spec)
         self._all_envs = np.ones(self.num_envs, np.bool_)
 
@@ -164,25 +169,30 @@ def conditions(self: CrafterVectorEnv) -> np.ndarray:
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #3531a5a6
 @patch(as_prop=True)
+def _keeps_moments(self: CrafterVectorEnv) -> bool:
+    "True if moments of the game are kept."
+    return isinstance(self._engine, Engine) and len(self._engine.moments) > 0
+
+
+@patch(as_prop=True)
 def moments(self: CrafterVectorEnv) -> dict[str, int]:
     "How many moments of each kind are kept, to start from; {} where none are."
-    return self._engine.kept_moments.counts if self._engine.kept_moments else {}
+    return dict(zip(MOMENTS, self._engine.kept["count"].tolist(), strict=True)) if self._keeps_moments else {}
 
 
 @patch
 def get_memory(self: CrafterVectorEnv) -> bytes:
-    "What is kept beside the sub-environments' states: the moments; nothing where none are kept."
-    return self._engine.kept_moments.pack() if self._engine.kept_moments else b""
+    "Return what is kept beside the sub-environments' states: the moments; nothing where none are kept."
+    return self._engine.pack_moments() if self._keeps_moments else b""
 
 
 @patch
 def set_memory(self: CrafterVectorEnv, state: bytes) -> None:
     "Go on with what `get_memory` gave; `ValueError` before anything is touched. Before `set_state`, if that follows."
-    keeps = bool(self._engine.kept_moments)
-    if bool(state) != keeps:
-        raise ValueError(f"this is of an environment {'without' if keeps else 'with'} moments")
-    if keeps:
-        self._engine.kept_moments.unpack(state)
+    if bool(state) != self._keeps_moments:
+        raise ValueError(f"this is of an environment {'without' if self._keeps_moments else 'with'} moments")
+    if state:
+        self._engine.unpack_moments(state)
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #92e4b543
 @patch
