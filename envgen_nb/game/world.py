@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.errors import PydanticInvalidForJsonSchema
 
 # %% ../../nbs/1_game/01_world.ipynb #79fb85d1
 class Section(BaseModel):
@@ -97,7 +98,10 @@ KINDS = ("a Literal, a bool, a tuple of Literals, a bounded int or float, a posi
 @functools.cache
 def parameters(model: type[Section]) -> tuple[Parameter, ...]:
     "All settings of a world class, sections opened, in the order of their declaration; from its JSON schema."
-    schema = model.model_json_schema()
+    try:
+        schema = model.model_json_schema()
+    except PydanticInvalidForJsonSchema as error:
+        raise TypeError(f"{model.__name__}: {error.message}; a world's field is {KINDS}") from None
     return tuple(_listed(schema, schema.get("$defs", {}), ()))
 
 
