@@ -9,17 +9,18 @@ __all__ = ['prompt_of', 'ask', 'design_cycle']
 import contextlib
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..agent.evaluate import evaluate
-from ..agent.learner import RandomLearner
+from ..agent.learner import learners
 from .context import design_context, origins, rates_there, trial_records, world_records, write_worlds
 from .create import designer_of, keep_by_hand, put_in_place
 from .events import Accepted, Event, Prompted, Rejected, Replied, TriedOut, Waiting
-from .folder import PLAYERS, RunFolder, RunFolderError, rollouts
+from .folder import PLAYERS, SCRIPTED, RunFolder, RunFolderError, rollouts
 from .settings import OWN
 from .state import RunContext
 from ..designer.base import DesignerError, Request, Usage, check_consent
@@ -29,7 +30,7 @@ from ..designer.records import WorldRecord
 from ..designer.reply import Design
 from ..game.files import append_jsonl, write_json, write_text
 from ..game.words import counted
-from ..game.world import World, printable
+from ..game.world import Complaint, World, printable
 
 # %% ../../nbs/5_cycle/07_ask.ipynb #e0df6155
 def prompt_of(run: RunFolder, request: Request) -> str:
@@ -64,6 +65,9 @@ def _request(ctx: RunContext, number: int) -> Request:
                    on_status=on_status, measure=functools.partial(_measure, ctx, number, on_status))
 
 # %% ../../nbs/5_cycle/07_ask.ipynb #b113e74f
+_NAMES = {"agent": "the agent", "random": "a player that acts at random", SCRIPTED: "a player by rules"}
+
+
 def _measure(ctx: RunContext, number: int, on_status: Callable[[str], None], worlds: Sequence[World], episodes: int,
              player: str = "agent") -> list[WorldRecord]:
     "Return what happens when these worlds are played, from selection.json if it is there."
@@ -72,7 +76,7 @@ def _measure(ctx: RunContext, number: int, on_status: Callable[[str], None], wor
     for one in known:
         if (one["worlds"], one["player"], one["episodes"]) == (asked, player, episodes):
             return trial_records(run, one)
-    name = "the agent" if player == "agent" else "a player that acts at random"
+    name = _NAMES[player]
     on_status(f"{name} plays {counted(episodes, 'episode')} in each of {counted(len(worlds), 'world')}")
     seed = ctx.seed(4, number, len(known))
     new = {"worlds": asked, "player": player, "episodes": episodes, "seed": seed} | _played(
@@ -100,7 +104,7 @@ def _played(ctx: RunContext, worlds: Sequence[World], episodes: int, seed: int, 
             **run.simulator.training_options(settings.vocabulary))) as venv:
         if memory := _memory(ctx):
             venv.set_memory(memory)
-        learner = ctx.learner if player == "agent" else RandomLearner(
+        learner = ctx.learner if player == "agent" else learners.find(player).for_game(run.simulator, ctx.preset)(
             ctx.preset, venv.single_observation_space, venv.single_action_space, seed)
         found = evaluate(learner, venv, 1, seed, callback=lambda done: ctx.poll())
     in_world = [slice(k, None, count) for k in range(count)]              # sub-environment i plays worlds[i % count]
@@ -108,6 +112,48 @@ def _played(ctx: RunContext, worlds: Sequence[World], episodes: int, seed: int, 
             "lengths": [float(found.lengths[these].mean()) for these in in_world],
             "success": [rates_there(found.unlocked[these], found.possible[these], run.simulator.objectives)
                         for these in in_world], "steps": int(found.lengths.sum())}
+
+# %% ../../nbs/5_cycle/07_ask.ipynb #1add0062
+def _try_stages(ctx: RunContext, request: Request, designs: Sequence[Design]) -> list[Complaint]:
+    "Play the stages of a reply that are new, and return what is wrong with them."
+    game, episodes, moments = ctx.run.simulator, ctx.settings.trial_episodes, _moments(ctx)
+    numbered: dict[str, list[Design]] = {}
+    for one in designs:
+        numbered.setdefault(one.goal, []).append(one)
+    new = [(f"Ladder {goal}, stage {k}", k == len(stages), stage) for goal, stages in numbered.items() if goal
+           for k, stage in enumerate(stages, 1) if stage.keep is None
+           and ((moment := game.start_moment(stage.world)) is None or moments.get(moment, 0))]
+    if not new:
+        return []
+    worlds, by_rules = [stage.world for _, _, stage in new], game.player(ctx.preset.obs) is not None
+    played = [dict(zip(PLAYERS, records, strict=True)) for records in
+              zip(*(request.measure(worlds, episodes, player) for player in PLAYERS), strict=True)]
+    complaints, doubtful = [], []
+    for (place, last, stage), records in zip(new, played, strict=True):
+        rates = {player: record.success.get(stage.goal) for player, record in records.items()}
+        if None in rates.values():
+            complaints.append(Complaint(f"{stage.goal} cannot be reached in it: it is not there, or it counts as "
+                                        "achieved from the start", place=place))
+        elif rates["random"] >= 50:
+            complaints.append(Complaint(f"{stage.goal} is reached by chance: by a player that acts at random in "
+                                        f"{rates['random']:.0f}% of {counted(episodes, 'episode')}; start farther from "
+                                        "it, or leave the stage out", place=place))
+        elif not any(rates.values()) and by_rules and not last:
+            doubtful.append((place, stage))
+    for tries in (episodes, 3 * episodes) if doubtful else ():
+        records = request.measure([stage.world for _, stage in doubtful], tries, SCRIPTED)
+        doubtful = [one for one, record in zip(doubtful, records, strict=True) if not record.success[one[1].goal]]
+        if not doubtful:
+            break
+    return complaints + [
+        Complaint(f"{stage.goal} is reached neither by the agent nor by a player by rules, in {4 * episodes} episodes: "
+                  "give more, start nearer to it, or give it more time", place=place) for place, stage in doubtful]
+
+
+def _moments(ctx: RunContext) -> dict[str, int]:
+    "Return how many moments of each kind the training has kept so far."
+    logs = (record for cycle in reversed(ctx.run.cycles) for record in reversed(ctx.run.metrics(cycle)))
+    return next((record["moments"] for record in logs if "moments" in record), {})
 
 # %% ../../nbs/5_cycle/07_ask.ipynb #5af50aac
 def ask(
@@ -122,16 +168,34 @@ def ask(
     yield Prompted(cycle, request.prompt)
     reply = run.text(place, RunFolder.REPLY)
     recorded = run.rejected(place) + ([] if reply is None else [reply])
-    ctx.attempt, ctx.designer = 1, ctx.designer or designer_of(run)
+    ctx.attempt, ctx.designer, kept = 1, ctx.designer or designer_of(run), len(recorded)
+
+    def keep(attempt: Attempt) -> None:
+        nonlocal kept
+        if ctx.attempt > kept:
+            _keep_attempt(run, cycle, place, ctx.attempt, attempt)
+            kept = ctx.attempt
+
+    judged = False
+
+    def judge(attempt: Attempt) -> list[Complaint]:
+        nonlocal judged
+        keep(attempt)                                    # first: a kill while it is tried out loses no reply
+        complaints = [] if judged else _try_stages(ctx, request, attempt.designs)
+        judged |= bool(complaints)
+        return complaints
+
     check_consent(ctx.designer)
     attempts = design(ctx.designer, request, max_reasks=settings.max_reasks,
                       budget=Budget(settings.max_calls, settings.max_tokens), spent=run.usage(),
                       recorded=tuple(recorded), on_text=ctx.on_token if ctx.on_text else None,
-                      around_call=ctx.around_call or contextlib.nullcontext)
+                      around_call=ctx.around_call or contextlib.nullcontext,
+                      judge=judge if request.goals and ctx.designer.chooses else None)
     try:
         for attempt in attempts:
-            if ctx.attempt > len(recorded):
-                _keep_attempt(run, cycle, place, ctx.attempt, attempt)
+            keep(attempt)
+            if attempt.complaints and run.file(RunFolder.REPLY, place).exists():
+                _send_back(run, place, ctx.attempt, attempt)
             yield Replied(cycle, ctx.attempt, attempt.reply.text, tuple(attempt.reply.notes))
             if attempt.complaints:
                 yield Rejected(cycle, ctx.attempt, tuple(str(complaint) for complaint in attempt.complaints))
@@ -148,13 +212,23 @@ def _keep_attempt(run: RunFolder, cycle: str, place: str, number: int, attempt: 
     if attempt.reply.thoughts:
         write_text(run.file(RunFolder.THOUGHTS.format(number), place), attempt.reply.thoughts)
     if attempt.complaints:
-        complaints = "".join(f"- {complaint}\n" for complaint in attempt.complaints)
-        write_text(run.file(RunFolder.COMPLAINTS.format(number), place), complaints)
+        _write_complaints(run, place, number, attempt)
         write_text(run.file(RunFolder.REJECTED.format(number), place), attempt.reply.text)
     else:
         if attempt.bottleneck:
             write_text(run.file(RunFolder.BOTTLENECK, place), attempt.bottleneck)
         write_text(run.file(RunFolder.REPLY, place), attempt.reply.text)
+
+
+def _write_complaints(run: RunFolder, place: str, number: int, attempt: Attempt) -> None:
+    complaints = "".join(f"- {complaint}\n" for complaint in attempt.complaints)
+    write_text(run.file(RunFolder.COMPLAINTS.format(number), place), complaints)
+
+
+def _send_back(run: RunFolder, place: str, number: int, attempt: Attempt) -> None:
+    "Note what is wrong with a reply that reads well, and that it is not the one that is taken."
+    _write_complaints(run, place, number, attempt)
+    os.replace(run.file(RunFolder.REPLY, place), run.file(RunFolder.REJECTED.format(number), place))
 
 
 def _keep_usage(run: RunFolder, cycle: str, usage: Usage) -> None:

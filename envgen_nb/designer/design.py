@@ -111,6 +111,8 @@ def design(
     recorded: Sequence[str] = (),                   # replies received before a restart: read again, not asked again
     on_text: Callable[[str], None] | None = None,   # is called with the text as it comes; may raise to stop
     around_call: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,   # may wait, or raise
+    judge: Callable[[Attempt], Sequence[Complaint]] | None = None,   # what is wrong with a reply that reads well; it is
+    #                                                                 not called for the last attempt, which is taken
 ) -> Iterator[Attempt]:
     """Yield the attempts, each as it is made; the last one has no complaints.
 
@@ -128,9 +130,12 @@ def design(
             spent += reply.usage
         found = read_reply(reply.text, request.model, request.num_worlds, request.previous, reply.designs,
                            request.goals)
-        attempts.append(Attempt(reply, found.designs, found.complaints, found.bottleneck))
-        yield attempts[-1]
-        if not found.complaints:
+        attempt = Attempt(reply, found.designs, found.complaints, found.bottleneck)
+        if judge and not attempt.complaints and len(attempts) < max_reasks:
+            attempt = replace(attempt, complaints=tuple(judge(attempt)))
+        attempts.append(attempt)
+        yield attempt
+        if not attempt.complaints:
             return
         messages = next_messages(request.messages, attempts[-1], 0 if request.goals else request.num_worlds)
         request = replace(request, messages=messages, attempt=request.attempt + 1)

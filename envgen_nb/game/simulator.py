@@ -135,6 +135,10 @@ class Simulator(ABC):
         "Return the objectives that come directly before this one in the ordinary game, by `requires`."
         return self.requires.get(self.check_objective(objective), ())
 
+    def start_moment(self, world: World) -> str | None:
+        "Return the kind of moment of the agent's own episodes from which a world starts, see `GameVectorEnv.moments`."
+        return None
+
     def ladders(self, vocabulary: str = "default") -> list[Ladder]:
         """Return ladders that are written by hand: for each objective with starts (`backward`, else `practice`) these,
         the nearest first, and then the original game."""

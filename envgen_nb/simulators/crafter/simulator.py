@@ -332,6 +332,10 @@ class Crafter(Simulator):
         last = ((200, {}, {"start_from": f"after {before[-1]}"}),)
         return [check_world(model, data)[0] for data in _BACKWARD.get(objective) or _back(objective, *last)]
 
+    def start_moment(self, world: World) -> str | None:
+        "Return the setting `start_from` of a world of the extended vocabulary."
+        return world.start_settings.start_from if isinstance(world, ExtendedCrafterWorld) else None
+
     def player(self, obs: str) -> Player | None:
         "`CrafterPlayer`, which sees symbols; it is compiled when it first plays."
         return CrafterPlayer() if obs == "symbols" else None
