@@ -172,7 +172,7 @@ def test_command(command, run, tmp_path):
 SMALLER = {"num_envs=64": "num_envs=8", "10_000": "300", "100_000": "2048", "24_576": "4096", "1_000": "50",
            "final_steps=0": "final_steps=0, evaluation_runs=1, evaluation_episodes=2"}
 PROGRAMS = {name: blocks for name, text in PAGES.items() if (blocks := re.findall(r"```python\n(.*?)```", text, re.S))}
-SAID = {"python": ("(1, 64, 64, 3)", "ep_rew_mean", "Evaluation: 16 episodes", "reward in 16 games", "worlds of the",
+SAID = {"python": ("(1, 64, 64, 3)", "ep_rew_mean", "episodes=16", "reward in 16 games", "worlds of the",
                    "'noop': ")}
 
 

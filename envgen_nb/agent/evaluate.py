@@ -72,7 +72,7 @@ class Evaluation:
             raise ValueError(f"these results are not of the same episodes: {shapes}")
 
     def __repr__(self) -> str:
-        return f"Evaluation: {len(self.returns)} episodes in {self.runs} runs, mean return {self.returns.mean():.2f}"
+        return f"Evaluation(runs={self.runs}, episodes={len(self.returns)}, mean_return={self.returns.mean():.2f})"
 
     @property
     def success(self) -> np.ndarray:

@@ -374,7 +374,8 @@ def _prompt(args: argparse.Namespace) -> int:
     take_words(args.templates)
     game, templates = _game(args.simulator), load_templates(args.templates)
     if args.save:
-        args.save.mkdir(parents=True)                     # nothing that is there is overwritten
+        if args.save.exists():
+            raise ValueError(f"{args.save} is there already, and nothing in it is overwritten: name a new folder")
         save_templates(templates, args.save)
         print(f"templates are in {args.save}: to use them, -p templates {args.save}")
         return 0
