@@ -408,31 +408,30 @@ class Rooms(Game):
             self.achieved.add("reach_target")
         return max(float(reward), 0.1 * over), over
 
-    @property
-    def conditions(self) -> set[str]:
-        "Return which of `CONDITIONS` hold now."
-        held, (kinds, _, states), grid = self.env.carrying, self.seen, self.env.grid
-        has_key = held is not None and held.type == "key"
-        return {name for name, there in zip(CONDITIONS, (
-            has_key or bool((kinds == _KEY).any()), has_key, held is None,
-            not any(grid.get(*cell) in self.blockers for cell in self.level.blockers),
-            bool(((kinds == _DOOR) & (states == 0)).any())), strict=True) if there}
+    def observe(self, obs: str) -> dict[str, np.ndarray] | np.ndarray:
+        "Return what is around the agent, which looks up."
+        env = self.env
+        if obs == "pixels":
+            return env.get_frame(tile_size=8, agent_pov=True)
+        (x, y), held, side = env.agent_pos, env.carrying, 2 * REACH + 1
+        turned = np.rot90(self.seen[:, y:y + side, x:x + side], env.agent_dir + 1, axes=(1, 2))
+        return dict(zip(GRIDS, turned, strict=True)) | {
+            "wanted": self.wanted, "held": one_hot(held.type, held.color) if held else NOTHING}
 
     def picture(self) -> np.ndarray:
         "The whole level, (384, 384, 3) uint8."
         return on_black(self.env.get_frame(highlight=False, tile_size=384 // max(self.level.size)))
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #c0b1e728
-@patch
-def observe(self: Rooms, obs: str) -> dict[str, np.ndarray] | np.ndarray:
-    "Return what is around the agent, which looks up."
-    env = self.env
-    if obs == "pixels":
-        return env.get_frame(tile_size=8, agent_pov=True)
-    (x, y), held, side = env.agent_pos, env.carrying, 2 * REACH + 1
-    turned = np.rot90(self.seen[:, y:y + side, x:x + side], env.agent_dir + 1, axes=(1, 2))
-    return dict(zip(GRIDS, turned, strict=True)) | {
-        "wanted": self.wanted, "held": one_hot(held.type, held.color) if held else NOTHING}
+@patch(as_prop=True)
+def conditions(self: Rooms) -> set[str]:
+    "Return which of `CONDITIONS` hold now."
+    held, (kinds, _, states), grid = self.env.carrying, self.seen, self.env.grid
+    has_key = held is not None and held.type == "key"
+    return {name for name, there in zip(CONDITIONS, (
+        has_key or bool((kinds == _KEY).any()), has_key, held is None,
+        not any(grid.get(*cell) in self.blockers for cell in self.level.blockers),
+        bool(((kinds == _DOOR) & (states == 0)).any())), strict=True) if there}
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #3d3aa977
 TASK = (
