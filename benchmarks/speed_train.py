@@ -27,8 +27,8 @@ import torch
 from gymnasium import spaces
 from speed_sim import stock_env
 
-from envgen_nb.agent.networks import has_bf16, initialise, make_encoder
-from envgen_nb.agent.presets import Preset, get_preset
+from envgen_nb.agent.networks import has_bf16, initialise
+from envgen_nb.agent.presets import Preset, encoders, get_preset
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.events import Evaluated
 from envgen_nb.cycle.run import run_cycles
@@ -75,7 +75,7 @@ def _sb3(preset: Preset, device: str) -> Any:
     class Encoder(BaseFeaturesExtractor):
         def __init__(self, space: spaces.Space):
             super().__init__(space, preset.network.hidden[-1])
-            self.encoder = make_encoder(preset.network, observation_space(preset.obs))
+            self.encoder = encoders.find(preset.network.encoder)(observation_space(preset.obs), preset.network)
             initialise(self.encoder, torch.Generator().manual_seed(0))
 
         def forward(self, obs: Any) -> torch.Tensor:

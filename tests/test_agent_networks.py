@@ -15,7 +15,7 @@ from states import same
 
 from envgen_nb.agent import attention, fused
 from envgen_nb.agent.attention import Attend
-from envgen_nb.agent.networks import Policy, as_tensors, initialise, make_encoder
+from envgen_nb.agent.networks import Policy, as_tensors, initialise
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import PRESETS, Network, Preset, encoders, get_preset
 from envgen_nb.agent.train import train
@@ -62,7 +62,7 @@ def test_every_weight_learns(name):
 @pytest.mark.parametrize("name", ALL)
 def test_an_encoder_can_stand_before_other_heads(name):
     "`envgen bench train` gives it to another trainer's."
-    encoder = make_encoder(ALL[name].network, space_of(name))
+    encoder = encoders.find(ALL[name].network.encoder)(space_of(name), ALL[name].network)
     initialise(encoder, torch.Generator().manual_seed(0))
     features = encoder(as_tensors(a_batch(space_of(name), 4)), torch.float32)
     assert features.shape == (4, ALL[name].network.hidden[-1]) and features.isfinite().all()

@@ -7,11 +7,12 @@ __all__ = ['NotFiniteError', 'FiniteNotes', 'OutOfMemory', 'memory_of', 'keep_me
 
 # %% ../../nbs/3_agent/05_guards.ipynb #6cf2222f
 import contextlib
+import copy
 import ctypes
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .presets import Preset
 
@@ -23,7 +24,8 @@ class NotFiniteError(FloatingPointError):
 class FiniteNotes:
     "Notes of which numbers were finite so far."
 
-    def __init__(self, device: torch.device | str):
+    def __init__(self, device: torch.device | str, averages: nn.Module | None = None):   # restored if something was not
+        self.averages, self.before = averages, copy.deepcopy(averages.state_dict()) if averages else {}
         self.names: list[str] = []
         self.flags: list[Tensor] = []                       # on the device
         self.broken = torch.zeros((), device=device)        # 1 from the first number on that is not finite
@@ -36,9 +38,11 @@ class FiniteNotes:
         self.broken = torch.maximum(self.broken, 1 - finite.all().float())
 
     def read(self) -> None:
-        "Raise `NotFiniteError` if anything was not."
-        finite = torch.cat(self.flags).tolist()
+        "Raise `NotFiniteError` if anything was not finite."
+        finite = torch.cat(self.flags).tolist() if self.flags else []
         if not all(finite):
+            if self.averages:
+                self.averages.load_state_dict(self.before)
             raise NotFiniteError(f"{self.names[finite.index(False)]} not finite; the weights are those from before it")
 
 # %% ../../nbs/3_agent/05_guards.ipynb #3d6940b4

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['fan_in_', 'has_bf16', 'Linear', 'Layer', 'dense', 'picture_shape', 'Pixels', 'Norm', 'ResidualBlock', 'Impala',
-           'Nature', 'make_encoder', 'ReturnNorm', 'check_filled', 'initialise', 'Policy', 'get_device', 'gpu_facts',
-           'as_tensors']
+           'Nature', 'ReturnNorm', 'check_filled', 'initialise', 'Policy', 'get_device', 'gpu_facts', 'as_tensors']
 
 # %% ../../nbs/3_agent/02_networks.ipynb #0b7da9b0
 import copy
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from fastcore.basics import patch
 from gymnasium import spaces
 from torch import Tensor, nn
 
@@ -184,11 +184,6 @@ class Nature(Pixels):
             inputs = channels
         super().__init__(layers, space, network, first=scale, scale=scale)
 
-# %% ../../nbs/3_agent/02_networks.ipynb #2f65b969
-def make_encoder(network: Network, space: spaces.Space) -> nn.Module:
-    "Build the encoder for an observation space; `ValueError` if it cannot read such observations."
-    return encoders.find(network.encoder)(space, network)
-
 # %% ../../nbs/3_agent/02_networks.ipynb #dfea6930
 class ReturnNorm(nn.Module):
     "Running mean and variance of returns; β and the smallest variance are those of Moon et al. 2023."
@@ -267,7 +262,7 @@ class Policy(nn.Module):
             raise ValueError(f"actions must be Discrete and count from 0, not {action_space}")
         self.bf16 = network.bf16
         with torch.device("meta"):
-            self.encoder = make_encoder(network, observation_space)
+            self.encoder = encoders.find(network.encoder)(observation_space, network)
             width = self.between(network)
             self.actor = nn.Linear(width, int(action_space.n))
             self.critic = nn.Linear(width, 1)
@@ -283,31 +278,40 @@ class Policy(nn.Module):
         check_filled(self)
         self.learned = dict(self.named_parameters())         # wanted often, and slow to gather
 
-    def between(self, network: Network) -> int:
-        "Build layers between the encoder and the heads, here none; return how many features the heads read."
-        return network.hidden[-1]
+# %% ../../nbs/3_agent/02_networks.ipynb #2b8d6fa3
+@patch
+def between(self: Policy, network: Network) -> int:
+    "Build layers between the encoder and the heads, here none; return how many features the heads read."
+    return network.hidden[-1]
 
-    @property
-    def dtype(self) -> torch.dtype:
-        "The type in which the encoder computes."
-        half = self.bf16 and has_bf16(self.actor.weight.device.type)
-        return torch.bfloat16 if half else torch.float32
 
-    def forward(
-        self,
-        obs: Tensor | dict[str, Tensor],  # a batch, as `as_tensors` gives it
-    ) -> tuple[Tensor, Tensor]:           # logits (B, A), value (B,) in the game's own units; float32
-        "Return logits and value of a batch of observations."
-        return self.heads(self.features(obs))
+@patch(as_prop=True)
+def dtype(self: Policy) -> torch.dtype:
+    "The type in which the encoder computes."
+    half = self.bf16 and has_bf16(self.actor.weight.device.type)
+    return torch.bfloat16 if half else torch.float32
 
-    def features(self, obs: Tensor | dict[str, Tensor]) -> Tensor:
-        "Return the features of a batch that the heads read, (B, F) float32."
-        return self.encoder(obs, self.dtype).float()
 
-    def heads(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        "Return logits and value from features."
-        mean, std = self.returns.mean_std()
-        return self.actor(features), mean + std * self.critic(features).squeeze(-1)
+@patch
+def forward(
+    self: Policy,
+    obs: Tensor | dict[str, Tensor],  # a batch, as `as_tensors` gives it
+) -> tuple[Tensor, Tensor]:           # logits (B, A), value (B,) in the game's own units; float32
+    "Return logits and value of a batch of observations."
+    return self.heads(self.features(obs))
+
+
+@patch
+def features(self: Policy, obs: Tensor | dict[str, Tensor]) -> Tensor:
+    "Return the features of a batch that the heads read, (B, F) float32."
+    return self.encoder(obs, self.dtype).float()
+
+
+@patch
+def heads(self: Policy, features: Tensor) -> tuple[Tensor, Tensor]:
+    "Return logits and value from features."
+    mean, std = self.returns.mean_std()
+    return self.actor(features), mean + std * self.critic(features).squeeze(-1)
 
 # %% ../../nbs/3_agent/02_networks.ipynb #9413d460
 def get_device(

@@ -6,7 +6,6 @@
 __all__ = ['compute_gradients', 'OnPolicyLearner', 'PPO', 'record']
 
 # %% ../../nbs/3_agent/09_on_policy.ipynb #bd3331d0
-import copy
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from . import ppo
 from .checkpoint import check_state
 from .graphs import Captured
-from .guards import FiniteNotes, NotFiniteError
+from .guards import FiniteNotes
 from envgen_nb.agent.learner import (
     Carry, Learner, Rollout, batch_size, generators, make_rollout, noop, tree_index, tree_map,
 )
@@ -60,6 +59,7 @@ def compute_gradients(
 class OnPolicyLearner(Learner):
     "A learner with a policy network, which follows the gradient of a loss over the rollout that it has just played."
     policy_class: type[Policy] = Policy
+    saved = (*Learner.saved, "policy", "optimizer", "shuffle_generator")
     records = True      # its functions can be recorded on a GPU: no memory, and nothing depends on a number's value
 
     def __init__(self, preset: Preset, observation_space: spaces.Space, action_space: spaces.Discrete, seed: int,
@@ -103,18 +103,9 @@ class OnPolicyLearner(Learner):
         self.pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
         return self.threads
 
-    def state_dict(self) -> dict[str, Any]:
-        return copy.deepcopy(super().state_dict() | {
-            "policy": dict(self.policy.state_dict()), "optimizer": self.optimizer.state_dict(),
-            "shuffle_generator": self.shuffle_generator.get_state()})
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         "Restore a saved state; `CheckpointError`, before anything is overwritten, if it does not fit."
         check_state(self, state)
-        state = copy.deepcopy(state)            # the optimiser would go on writing into the caller's tensors
-        self.policy.load_state_dict(state["policy"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.shuffle_generator.set_state(state["shuffle_generator"])
         super().load_state_dict(state)
 
 # %% ../../nbs/3_agent/09_on_policy.ipynb #b9918c21
@@ -245,7 +236,7 @@ def learn(self: OnPolicyLearner, rollout: Rollout, check: Callable[[], None] = n
     "Learn from a rollout; `NotFiniteError` names a number that broke down, and the weights are those from before it."
     if self.records and self.device.type == "cuda" and not self.recorded:
         self.recorded = record(self)
-    self.notes, seen = FiniteNotes(self.device), copy.deepcopy(self.policy.returns.state_dict())
+    self.notes = FiniteNotes(self.device, self.policy.returns)
     played = {"rewards": rollout.rewards, "logits": rollout.extras["log_probs"]}
     self.notes.add(list(played), torch.stack([value.sum() for value in played.values()]).to(self.device))
     batch = self.compute_targets(rollout)
@@ -256,11 +247,7 @@ def learn(self: OnPolicyLearner, rollout: Rollout, check: Callable[[], None] = n
             *(n + 1 for n in divmod(k, algorithm.minibatches)))))
     means = {name: torch.stack([parts[name] for parts in stats]).mean() for name in stats[0]}
     means["explained_variance"] = 1 - (batch["returns"] - values).var() / (batch["returns"].var() + 1e-8)
-    try:
-        self.notes.read()
-    except NotFiniteError:
-        self.policy.returns.load_state_dict(seen)
-        raise
+    self.notes.read()
     return {name: float(value) for name, value in means.items()}
 
 # %% ../../nbs/3_agent/09_on_policy.ipynb #e4a12715

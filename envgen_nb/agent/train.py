@@ -18,7 +18,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
 from .guards import memory_of
-from .learner import Carry, Learner, Rollout, Truncation, make_rollout, noop, tree_index, tree_map
+from envgen_nb.agent.learner import (
+    Carry, Learner, Rollout, Truncation, make_rollout, noop, tree_copy_, tree_index, tree_map,
+)
 from .networks import as_tensors
 from .presets import Preset
 from .reward import RewardCalls, Step, game_reward
@@ -57,16 +59,6 @@ def check_venv(preset: Preset, venv: VectorEnv) -> None:
                          f"{venv.num_envs}: make it with num_envs={preset.num_envs}, or the preset with "
                          f"num_envs={venv.num_envs}")
 
-# %% ../../nbs/3_agent/11_train.ipynb #208e04ce
-def _copy_to(stored: Any, t: int, obs: Any) -> None:
-    "Copy a batch of observations into row t of a rollout's."
-    for name in stored if isinstance(stored, dict) else [None]:
-        target, value = (stored[name], obs[name]) if isinstance(stored, dict) else (stored, obs)
-        source = torch.from_numpy(value)
-        if target.is_cuda:
-            source = source.pin_memory()         # the copy then goes on while the CPU does something else
-        target[t].copy_(source, non_blocking=target.is_cuda)
-
 # %% ../../nbs/3_agent/11_train.ipynb #b06f2269
 @torch.inference_mode()
 def play(
@@ -85,15 +77,15 @@ def play(
     for t in range(len(rollout.actions)):
         check()
         begin = time.perf_counter()
-        _copy_to(rollout.obs, t, obs)
-        actions, carry, extras = learner.act(tree_index(rollout.obs, t), carry)
+        tree_copy_(seen := tree_index(rollout.obs, t), obs)
+        actions, carry, extras = learner.act(seen, carry)
         rollout.actions[t] = actions
         rollout.keep(t, extras)
         acted = time.perf_counter()
         obs, rewards, terminated, truncated, infos = result = venv.step(actions.numpy())
         stepped = time.perf_counter()
         if own:
-            rewards = own(tree_map(lambda value, t=t: value[t].cpu().numpy(), rollout.obs), actions.numpy(), result)
+            rewards = own(tree_map(lambda value: value.cpu().numpy(), seen), actions.numpy(), result)
         cut = truncated & ~terminated
         rollout.rewards[t], rollout.terminated[t] = torch.from_numpy(rewards), torch.from_numpy(terminated)
         rollout.truncated[t] = torch.from_numpy(cut)
@@ -101,12 +93,12 @@ def play(
             rows = torch.from_numpy(np.flatnonzero(cut))
             last = as_tensors(tree_index(infos["final_obs"], cut), learner.device)
             rollout.truncations.append(Truncation(t, rows, last, tree_index(carry, rows.to(learner.device))))
-        unlocked = venv.unlocked
+        achieved = unlocked = venv.unlocked
         if "results" in infos:
             ended.append(episodes_of(infos["results"], infos["_results"]))
+            achieved = np.where(infos["_results"][:, None], infos["results"]["unlocked"], unlocked)
         if unlocked is not None:
-            rollout.note(t, np.where(infos["_results"][:, None], infos["results"]["unlocked"], unlocked)
-                         if "results" in infos else unlocked)
+            rollout.keep(t, {"unlocked": torch.from_numpy(achieved)})
         carry = learner.restart(carry, torch.from_numpy(terminated | truncated))
         carry = learner.observe_achievements(carry, unlocked)
         seconds["simulate"] += stepped - acted

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from ..agent.guards import FiniteNotes, NotFiniteError
+from ..agent.guards import FiniteNotes
 from ..agent.learner import Carry, Rollout, generators, noop, tree_concat, tree_index, tree_map
 from ..agent.networks import Linear, Policy, dense, fan_in_, initialise
 from ..agent.on_policy import PPO
@@ -163,6 +163,7 @@ def contrast(
 class Distillation(PPO):
     "Achievement Distillation (Moon et al. 2023), on top of PPO. The environment has to have `unlocked`."
     policy_class, records = AchievementPolicy, False
+    saved = (*PPO.saved, "next_goal", "match_optimizer", "predict_optimizer", "phase_generator", "segments", "after")
     most_steps, most_others = 512, 16      # of a minibatch, per episode in it; episodes that one is matched with
 
     def __init__(self, preset: Preset, observation_space: spaces.Space, action_space: spaces.Discrete, seed: int,
@@ -177,7 +178,7 @@ class Distillation(PPO):
         self.match_optimizer = torch.optim.Adam(mine, lr=rate, fused=True)
         self.predict_optimizer = torch.optim.Adam([*mine, *self.next_goal.parameters()], lr=rate, fused=True)
         self.segments: list[dict[str, Any]] = []     # rollouts since the last phase
-        self.after: list[Tensor] = []                # features at the end of the last rollout; none before the first
+        self.after: list[Tensor] = []                # features (N, F) at the end of the last rollout, on the CPU
 
     def start(self, num_envs: int) -> Carry:
         zeros = torch.zeros(num_envs, self.preset.network.hidden[-1], device=self.device)
@@ -209,13 +210,13 @@ class Distillation(PPO):
     def compute_targets(self, rollout: Rollout) -> dict[str, Any]:
         batch = super().compute_targets(rollout)
         self.segments.append(self.segment(rollout, batch["returns"].view(rollout.actions.shape)))
-        self.after = [rollout.next_carry["features"].clone()]
+        self.after = [rollout.next_carry["features"].cpu().clone()]
         return batch
 
     def segment(self, rollout: Rollout, returns: Tensor) -> dict[str, Any]:
         "Return a copy of what a phase needs of a rollout, on the CPU."
         broken = torch.zeros_like(rollout.terminated)
-        broken[0] = (rollout.carry["features"] != self.after[0]).any(1).cpu() if self.after else True
+        broken[0] = (rollout.carry["features"].cpu() != self.after[0]).any(1) if self.after else True
         return tree_map(lambda value: value.detach().cpu().clone(), {
             "obs": rollout.obs, "actions": rollout.actions, "memory": rollout.extras["memory"], "returns": returns,
             "unlocked": rollout.unlocked, "ended": rollout.terminated | rollout.truncated, "broken": broken})
@@ -231,26 +232,11 @@ class Distillation(PPO):
         played, self.segments = trajectories(self.segments, self.device), []
         return report | phase(self, played, check)
 
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | copy.deepcopy({
-            "next_goal": dict(self.next_goal.state_dict()), "match_optimizer": self.match_optimizer.state_dict(),
-            "predict_optimizer": self.predict_optimizer.state_dict(),
-            "phase_generator": self.phase_generator.get_state(), "segments": self.segments, "after": self.after})
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        state = copy.deepcopy(state)
-        self.next_goal.load_state_dict(state["next_goal"])
-        self.match_optimizer.load_state_dict(state["match_optimizer"])
-        self.predict_optimizer.load_state_dict(state["predict_optimizer"])
-        self.phase_generator.set_state(state["phase_generator"])
-        self.segments, self.after = state["segments"], [features.to(self.device) for features in state["after"]]
-
 # %% ../../nbs/extras/02_distillation.ipynb #2db4d572
 def phase(learner: Distillation, played: Trajectories, check: Callable[[], None] = noop) -> dict[str, float]:
     "Learn from whole episodes; return the means of both losses, and how many episodes and achievements there were."
-    policy, algorithm, notes = learner.policy, learner.preset.algorithm, FiniteNotes(learner.device)
-    seen, losses = copy.deepcopy(policy.returns.state_dict()), {"match_loss": [], "predict_loss": []}
+    policy, algorithm, losses = learner.policy, learner.preset.algorithm, {"match_loss": [], "predict_loss": []}
+    notes = FiniteNotes(learner.device, policy.returns)
     old, some = _said(policy, played), [k for k, goals in enumerate(played.goals) if len(goals)]
     for _ in range(algorithm.phase_epochs):
         for name, optimizer, batches in (("match_loss", learner.match_optimizer, matches),
@@ -269,12 +255,7 @@ def phase(learner: Distillation, played: Trajectories, check: Callable[[], None]
                 optimizer.found_inf = notes.broken
                 optimizer.step()
                 losses[name].append(loss.detach())
-    if notes.names:
-        try:
-            notes.read()
-        except NotFiniteError:
-            policy.returns.load_state_dict(seen)
-            raise
+    notes.read()
     return {name: float(torch.stack(found).mean()) for name, found in losses.items() if found} | {
         "episodes_in_phase": float(len(played.spans)), "achievements_in_phase": float(sum(map(len, played.goals)))}
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..agent.guards import FiniteNotes
 from envgen_nb.agent.learner import (
-    Carry, Learner, Rollout, batch_size, generators, make_rollout, noop, tree_concat, tree_index, tree_map,
+    Carry, Learner, Rollout, batch_size, generators, make_rollout, noop, tree_concat, tree_copy_, tree_index, tree_map,
 )
 from ..agent.networks import Policy
 from ..agent.on_policy import PPO, compute_gradients
@@ -116,7 +116,7 @@ class Examples:
         for reward in reversed(steps["rewards"][:-1].tolist()):
             returns.append(reward + gamma * returns[-1])
         kept = {"obs": steps["obs"], "actions": steps["actions"], "returns": torch.tensor(returns[::-1])}
-        _copied(kept, tree_index(self.kept, (row, slice(length))))
+        tree_copy_(tree_index(self.kept, (row, slice(length))), kept)
         self.lengths[row] = length
         self.counts[objective] += 1
 
@@ -141,12 +141,6 @@ class Examples:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         vars(self).update(copy.deepcopy(state))
 
-# %% ../../nbs/extras/03_rare.ipynb #59452408
-def _copied(source: dict[str, Any], target: dict[str, Any]) -> None:
-    "Copy tensors into those of the same names."
-    for name, value in target.items():
-        _copied(source[name], value) if isinstance(value, dict) else value.copy_(source[name])
-
 # %% ../../nbs/extras/03_rare.ipynb #d7210dff
 def imitation_loss(
     policy: Policy,
@@ -168,6 +162,7 @@ class RarePPO(PPO):
     environment has to have `unlocked`.
     """
     DRAWN = 32      # examples for a step of Adam
+    saved = (*PPO.saved, "pairs", "examples", "began", "draw_generator")
 
     def __init__(self, things: Things, objectives: int, preset: Preset, observation_space: spaces.Space,
                  action_space: spaces.Discrete, seed: int, device: torch.device | str = "cpu"):
@@ -234,15 +229,3 @@ class RarePPO(PPO):
         self.follow(mine, "imitation", {"loss": parts["loss"]})
         self.notes.read()
         return {"imitated": float(parts["imitated"])}
-
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {
-            "pairs": self.pairs.state_dict(), "examples": self.examples.state_dict(), "began": self.began.clone(),
-            "draw_generator": self.draw_generator.get_state()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self.pairs.load_state_dict(state["pairs"])
-        self.examples.load_state_dict(state["examples"])
-        self.began = state["began"].clone()
-        self.draw_generator.set_state(state["draw_generator"])
