@@ -198,7 +198,7 @@ class AttentionPool(nn.Module):
         self.pooled = heads * 2 * size                      # how many features
 
     def initialise(self, generator: torch.Generator) -> None:
-        fan_in_(self.query, 0.2, generator)             # at first all contexts ask almost the same
+        fan_in_(self.query, 0.2, generator)             # at first all contexts give almost the same queries
         nn.init.normal_(self.query.bias, std=2 / math.sqrt(self.size), generator=generator)
         nn.init.normal_(self.positions, generator=generator)
         row, column = (torch.arange(n) - n // 2 for n in self.shape)

@@ -32,7 +32,7 @@ class Recording:
     reached_at: Mapping[str, int]         # objective → the step in which it was reached, from 1; in the game's order
     possible: tuple[str, ...]             # the objectives that there are in this level
     probabilities: np.ndarray | None      # (steps, actions) float32; None: not asked for, or the learner has none
-    values: np.ndarray | None             # (steps,) float32, the return that it expected; None: it does not tell
+    values: np.ndarray | None             # (steps,) float32, the critic's value; None: the learner has no critic
 
     @property
     def length(self) -> int:
@@ -58,7 +58,7 @@ def record(
     steps: int = 100,              # at the most
     tell: bool = False,            # ask the learner for the probabilities of all actions, too
 ) -> Recording:
-    "One episode with a picture of each step; the agent learns nothing and is left as it was."
+    "Record one episode with a picture of each step; the agent learns nothing and is left as it was."
     obs = agent.preset.obs if agent else simulator.observations[0]
     venv = simulator.make_vec([world], num_envs=1, seed=[seed], obs=obs, episodes=1, length=steps)
     random, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
@@ -96,9 +96,9 @@ def _stacked(found: Sequence[torch.Tensor | None]) -> np.ndarray | None:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """One thread of torch for a single game: more of them wait for each other, on a busy machine most of the time.
+    """Let torch use one thread for a single game: several wait for each other, on a busy machine for most of the time.
 
-    Only in the main thread: while another one plays, a training may begin, which has its own word on this."""
+    Only in the main thread: a training in another thread sets its own number."""
     here, before = threading.current_thread() is threading.main_thread(), torch.get_num_threads()
     try:
         if here:
@@ -113,7 +113,7 @@ def few_colours(
     picture: Image.Image,   # RGB
     kmeans: int = 0,        # rounds that move the colours to their means: closer on average, and slow for a film
 ) -> Image.Image:
-    "The picture with 256 colours, and none of its own far from one of them: a heart is few pixels, and stays red."
+    "Return the picture with 256 colours, all of its own close to one of them: a heart is few pixels, and stays red."
     return picture.quantize(256, Image.Quantize.MAXCOVERAGE, kmeans=kmeans, dither=Image.Dither.NONE)
 
 
@@ -123,7 +123,7 @@ def animate(
     fps: int = 8,                  # pictures per second
     shrink: int = 2,               # the picture's sides are divided by it
 ) -> bytes:
-    "Pictures as one animated picture that begins anew when it is over."
+    "Turn pictures into one animated picture, which repeats."
     if kind not in ("webp", "gif"):
         raise ValueError(f"a clip is a webp or a gif, not {kind!r}")
     images = [Image.fromarray(frame).reduce(shrink) for frame in frames]
@@ -136,5 +136,5 @@ def animate(
 
 def clip(simulator: Simulator, world: World | None = None, agent: Learner | None = None, seed: int = 0,
          steps: int = 100) -> bytes:
-    "An animated WebP of an agent, or of random actions, in a world: `record` and `animate` in one."
+    "Return an animated WebP of an agent, or of random actions, in a world: `record` and `animate` in one."
     return animate(record(simulator, world, agent, seed, steps).frames)

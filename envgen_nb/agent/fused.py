@@ -59,7 +59,7 @@ def _vector_at(builder: Any, place: Any) -> Any:
 
 @intrinsic
 def load(typing, array, index):
-    "16 numbers that lie one after another in an array, from that index (a tuple) on."
+    "Load 16 consecutive numbers of an array, from that index (a tuple) on."
     def emit(context, builder, signature, values):
         place = _place(context, builder, array, values[0], cgutils.unpack_tuple(builder, values[1]))
         return builder.load(_vector_at(builder, place), align=4)
@@ -90,7 +90,7 @@ def spread(typing, x):
 
 @intrinsic
 def spread_from(typing, array, index):
-    "A number of an array, 16 times; unlike `array[index]` it is not asked whether the index is negative."
+    "Repeat a number of an array 16 times; unlike `array[index]` without a check for negative indices."
     def emit(context, builder, signature, values):
         place = _place(context, builder, array, values[0], cgutils.unpack_tuple(builder, values[1]))
         return _repeat(builder, builder.load(place))

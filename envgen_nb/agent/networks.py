@@ -276,7 +276,7 @@ class Policy(nn.Module):
             nn.init.orthogonal_(head.weight, gain, generator=generator)
             nn.init.zeros_(head.bias)
         check_filled(self)
-        self.learned = dict(self.named_parameters())         # wanted often, and slow to gather
+        self.learned = dict(self.named_parameters())         # read in every minibatch, and slow to collect
 
 # %% ../../nbs/3_agent/02_networks.ipynb #2b8d6fa3
 @patch

@@ -182,7 +182,7 @@ def compute_targets(self: OnPolicyLearner, rollout: Rollout) -> dict[str, Any]:
 # %% ../../nbs/3_agent/09_on_policy.ipynb #9d9fc0da
 @patch
 def total_loss(self: OnPolicyLearner, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    "Compute the learner's own loss, and that of predicting changes where the preset asks for it."
+    "Compute the learner's own loss, and that of predicting changes if `prediction_coef` is above 0."
     features = self.policy.features(batch["obs"])
     loss, parts = self.loss(features, batch)
     if self.policy.prediction:
