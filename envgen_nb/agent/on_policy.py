@@ -263,7 +263,7 @@ class PPO(OnPolicyLearner):
 def example_batch(self: OnPolicyLearner, rows: int) -> dict[str, Any]:
     "Return a minibatch of so many zeros."
     rollout = make_rollout(1, rows, self.observation_space, self.device)
-    rollout.carry, rollout.next_obs = self.start(rows), tree_index(rollout.obs, 0)
+    rollout.next_obs = tree_index(rollout.obs, 0)
     zeros = self.flatten_batch(rollout.rewards.to(self.device))
     return self.loss_inputs(rollout) | {"actions": zeros.long(), "log_probs": zeros, "advantages": zeros,
                                         "returns": zeros}

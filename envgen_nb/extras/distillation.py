@@ -16,6 +16,7 @@ import numba
 import numpy as np
 import torch
 import torch.nn.functional as F
+from fastcore.basics import patch
 from gymnasium import spaces
 from torch import Tensor, nn
 
@@ -180,32 +181,13 @@ class Distillation(PPO):
         self.segments: list[dict[str, Any]] = []     # rollouts since the last phase
         self.after: list[Tensor] = []                # features (N, F) at the end of the last rollout, on the CPU
 
-    def start(self, num_envs: int) -> Carry:
-        zeros = torch.zeros(num_envs, self.preset.network.hidden[-1], device=self.device)
-        counts = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
-        return {"memory": zeros, "features": zeros.clone(), "achieved": counts, "new": counts.bool()}
-
-    def observe_achievements(self, carry: Carry, unlocked: np.ndarray | None) -> Carry:
-        if unlocked is None:
-            raise ValueError("the learner 'ad' needs an environment that has `unlocked`: what was achieved")
-        achieved = torch.from_numpy(unlocked.sum(1)).to(self.device)
-        return carry | {"achieved": achieved, "new": achieved > carry["achieved"]}
-
-    def answer(self, obs: Any, carry: Carry) -> tuple[Tensor, Tensor, Carry]:
-        features = self.policy.encode(obs)
-        memory = torch.where(carry["new"][:, None], direction(carry["features"], features), carry["memory"])
-        return *self.policy.heads(torch.cat([features, memory], 1)), carry | {
-            "memory": memory, "features": features, "new": torch.zeros_like(carry["new"])}
-
     def act(self, obs: Any, carry: Carry | None = None,
             generator: torch.Generator | None = None) -> tuple[Tensor, Carry, dict[str, Tensor]]:
         actions, carry, extras = super().act(obs, carry, generator)
         return actions, carry, extras | {"memory": carry["memory"]}
 
     def policy_inputs(self, rollout: Rollout) -> dict[str, Any]:
-        none = torch.zeros(*rollout.actions.shape, self.preset.network.hidden[-1], device=self.device)
-        return {"obs": super().policy_inputs(rollout),
-                "memory": self.flatten_batch(rollout.extras.get("memory", none))}
+        return {"obs": super().policy_inputs(rollout), "memory": self.flatten_batch(rollout.extras["memory"])}
 
     def compute_targets(self, rollout: Rollout) -> dict[str, Any]:
         batch = super().compute_targets(rollout)
@@ -231,6 +213,29 @@ class Distillation(PPO):
             return report
         played, self.segments = trajectories(self.segments, self.device), []
         return report | phase(self, played, check)
+
+# %% ../../nbs/extras/02_distillation.ipynb #8be2c509
+@patch
+def start(self: Distillation, num_envs: int) -> Carry:
+    zeros = torch.zeros(num_envs, self.preset.network.hidden[-1], device=self.device)
+    counts = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
+    return {"memory": zeros, "features": zeros.clone(), "achieved": counts, "new": counts.bool()}
+
+
+@patch
+def observe_achievements(self: Distillation, carry: Carry, unlocked: np.ndarray | None) -> Carry:
+    if unlocked is None:
+        raise ValueError("the learner 'ad' needs an environment that has `unlocked`: what was achieved")
+    achieved = torch.from_numpy(unlocked.sum(1)).to(self.device)
+    return carry | {"achieved": achieved, "new": achieved > carry["achieved"]}
+
+
+@patch
+def answer(self: Distillation, obs: Any, carry: Carry) -> tuple[Tensor, Tensor, Carry]:
+    features = self.policy.encode(obs)
+    memory = torch.where(carry["new"][:, None], direction(carry["features"], features), carry["memory"])
+    return *self.policy.heads(torch.cat([features, memory], 1)), carry | {
+        "memory": memory, "features": features, "new": torch.zeros_like(carry["new"])}
 
 # %% ../../nbs/extras/02_distillation.ipynb #2db4d572
 def phase(learner: Distillation, played: Trajectories, check: Callable[[], None] = noop) -> dict[str, float]:

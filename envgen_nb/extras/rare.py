@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from fastcore.basics import patch
 from gymnasium import spaces
 from torch import Tensor
 
@@ -120,26 +121,28 @@ class Examples:
         self.lengths[row] = length
         self.counts[objective] += 1
 
-    def draw(
-        self,
-        count: int,                    # of examples
-        generator: torch.Generator,
-    ) -> dict[str, Any] | None:        # obs (B, …), actions (B,), returns (B,) of their steps; None: there are none
-        "Draw examples of objectives that are rare now, each objective with the same probability."
-        rare = ((self.counts > 0) & (self.rate < self.RARE)).nonzero()[:, 0]
-        if not len(rare):
-            return None
-        objectives = rare[torch.randint(len(rare), (count,), generator=generator)]
-        numbers = torch.rand(count, generator=generator) * self.counts.clamp(max=self.KEPT)[objectives]
-        rows = objectives * self.KEPT + numbers.long()
-        there = torch.arange(self.LENGTH) < self.lengths[rows][:, None]
-        return tree_map(lambda value: value[rows][there], self.kept)
-
     def state_dict(self) -> dict[str, Any]:
         return copy.deepcopy({name: getattr(self, name) for name in self.STATE})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         vars(self).update(copy.deepcopy(state))
+
+# %% ../../nbs/extras/03_rare.ipynb #ad04e72b
+@patch
+def draw(
+    self: Examples,
+    count: int,                    # of examples
+    generator: torch.Generator,
+) -> dict[str, Any] | None:        # obs (B, …), actions (B,), returns (B,) of their steps; None: there are none
+    "Draw examples of objectives that are rare now, each objective with the same probability."
+    rare = ((self.counts > 0) & (self.rate < self.RARE)).nonzero()[:, 0]
+    if not len(rare):
+        return None
+    objectives = rare[torch.randint(len(rare), (count,), generator=generator)]
+    numbers = torch.rand(count, generator=generator) * self.counts.clamp(max=self.KEPT)[objectives]
+    rows = objectives * self.KEPT + numbers.long()
+    there = torch.arange(self.LENGTH) < self.lengths[rows][:, None]
+    return tree_map(lambda value: value[rows][there], self.kept)
 
 # %% ../../nbs/extras/03_rare.ipynb #d7210dff
 def imitation_loss(
@@ -199,13 +202,6 @@ class RarePPO(PPO):
             report |= self.imitate()
         return report | {"novelty": float(bonus.mean())}
 
-    def novelty(self, rollout: Rollout) -> Tensor:
-        "Compute the novelty of each step, (T, N) on the CPU."
-        seen = [torch.from_numpy(self.things.present(tree_map(lambda value: torch.as_tensor(value).cpu().numpy(), obs)))
-                for obs in (rollout.obs, rollout.next_obs)]
-        return self.pairs.novelty(torch.cat([seen[0], seen[1][None]]), rollout.terminated | rollout.truncated,
-                                  self.fresh)
-
     def compute_targets(self, rollout: Rollout) -> dict[str, Any]:
         batch = super().compute_targets(rollout)
         steps = {"obs": rollout.obs, "actions": rollout.actions, "rewards": rollout.rewards}
@@ -214,18 +210,29 @@ class RarePPO(PPO):
                           self.preset.algorithm.gamma)
         return batch
 
-    def imitate(self) -> dict[str, float]:
-        "Take one step of Adam on examples; `NotFiniteError` if its numbers break down."
-        drawn = self.examples.draw(self.DRAWN, self.draw_generator)
-        if drawn is None:
-            return {"imitated": 0.0}
-        batch = tree_map(lambda value: value.to(self.device), drawn)
-        policy, algorithm = self.policy, self.preset.algorithm
-        found, parts = compute_gradients(policy, batch, lambda part: imitation_loss(policy, part, algorithm),
-                                         algorithm.microbatches, self.pool)
-        mine = {name: gradient for name, gradient in zip(policy.learned, found, strict=True)
-                if not name.startswith("prediction.")}                      # nothing is predicted from examples
-        self.notes = FiniteNotes(self.device)
-        self.follow(mine, "imitation", {"loss": parts["loss"]})
-        self.notes.read()
-        return {"imitated": float(parts["imitated"])}
+# %% ../../nbs/extras/03_rare.ipynb #cf26094d
+@patch
+def novelty(self: RarePPO, rollout: Rollout) -> Tensor:
+    "Compute the novelty of each step, (T, N) on the CPU."
+    seen = [torch.from_numpy(self.things.present(tree_map(lambda value: torch.as_tensor(value).cpu().numpy(), obs)))
+            for obs in (rollout.obs, rollout.next_obs)]
+    return self.pairs.novelty(torch.cat([seen[0], seen[1][None]]), rollout.terminated | rollout.truncated,
+                              self.fresh)
+
+
+@patch
+def imitate(self: RarePPO) -> dict[str, float]:
+    "Take one step of Adam on examples; `NotFiniteError` if its numbers break down."
+    drawn = self.examples.draw(self.DRAWN, self.draw_generator)
+    if drawn is None:
+        return {"imitated": 0.0}
+    batch = tree_map(lambda value: value.to(self.device), drawn)
+    policy, algorithm = self.policy, self.preset.algorithm
+    found, parts = compute_gradients(policy, batch, lambda part: imitation_loss(policy, part, algorithm),
+                                     algorithm.microbatches, self.pool)
+    mine = {name: gradient for name, gradient in zip(policy.learned, found, strict=True)
+            if not name.startswith("prediction.")}                      # nothing is predicted from examples
+    self.notes = FiniteNotes(self.device)
+    self.follow(mine, "imitation", {"loss": parts["loss"]})
+    self.notes.read()
+    return {"imitated": float(parts["imitated"])}
