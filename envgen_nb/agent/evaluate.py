@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from fastcore.basics import patch
 from gymnasium.vector import VectorEnv
 
 from .learner import Learner
@@ -74,59 +75,68 @@ class Evaluation:
     def __repr__(self) -> str:
         return f"Evaluation(runs={self.runs}, episodes={len(self.returns)}, mean_return={self.returns.mean():.2f})"
 
-    @property
-    def success(self) -> np.ndarray:
-        "(runs, objectives) float64: percent of the episodes that had it in which each was achieved; NaN if none had."
-        achieved, had = (array.reshape(self.runs, -1, array.shape[1]).sum(1)
-                         for array in (self.unlocked, self.possible))
-        return np.where(had, 100 * achieved / np.maximum(had, 1), np.nan)
+# %% ../../nbs/3_agent/12_evaluate.ipynb #4daf81c5
+@patch(as_prop=True)
+def success(self: Evaluation) -> np.ndarray:
+    "(runs, objectives) float64: percent of the episodes that had it in which each was achieved; NaN if none had."
+    achieved, had = (array.reshape(self.runs, -1, array.shape[1]).sum(1)
+                     for array in (self.unlocked, self.possible))
+    return np.where(had, 100 * achieved / np.maximum(had, 1), np.nan)
 
-    @property
-    def had(self) -> np.ndarray:
-        "(objectives,) int: how many episodes had each objective."
-        return self.possible.sum(0)
 
-    def feedback(
-        self,
-        objectives: Sequence[str],        # their names, in order
-    ) -> dict[str, tuple[float, float]]:  # name → (rate, standard deviation), in percent
-        """Return the rates that a designer reads: the success rate over all episodes that had the objective, and the
-        population standard deviation of the rates of the runs."""
-        rates = success_rates(self.unlocked, self.possible, objectives)
-        runs = [rates[~np.isnan(rates)] for rates in self.success.T]
-        return {name: (rate, float(parts.std()) if len(parts) else 0.0)
-                for (name, rate), parts in zip(rates.items(), runs, strict=True)}
+@patch(as_prop=True)
+def had(self: Evaluation) -> np.ndarray:
+    "(objectives,) int: how many episodes had each objective."
+    return self.possible.sum(0)
 
-    def episode_return(self) -> tuple[float, float]:
-        "Return mean and population standard deviation over the runs of the mean return of an episode."
-        means = self.returns.reshape(self.runs, -1).mean(1)
-        return float(means.mean()), float(means.std())
 
-    def to_dict(self) -> dict[str, Any]:
-        "Return plain JSON data; of what was achieved, and was possible where that is not everything, the indices."
-        found = {"runs": self.runs, "objectives": int(self.unlocked.shape[1]), "returns": self.returns.tolist(),
-                 "lengths": self.lengths.tolist(), "unlocked": [np.flatnonzero(row).tolist() for row in self.unlocked]}
-        if not self.possible.all():
-            found["possible"] = [np.flatnonzero(row).tolist() for row in self.possible]
-        if self.deaths is not None:
-            found["deaths"] = self.deaths.tolist()
-        if self.held:
-            found["held"] = {name: [asdict(one) for one in held] for name, held in self.held.items()}
-        return found
+@patch
+def feedback(
+    self: Evaluation,
+    objectives: Sequence[str],        # their names, in order
+) -> dict[str, tuple[float, float]]:  # name → (rate, standard deviation), in percent
+    """Return the rates that a designer reads: the success rate over all episodes that had the objective, and the
+    population standard deviation of the rates of the runs."""
+    rates = success_rates(self.unlocked, self.possible, objectives)
+    runs = [rates[~np.isnan(rates)] for rates in self.success.T]
+    return {name: (rate, float(parts.std()) if len(parts) else 0.0)
+            for (name, rate), parts in zip(rates.items(), runs, strict=True)}
 
-    @staticmethod
-    def from_dict(data: dict[str, Any]) -> "Evaluation":
-        "Return the evaluation that `to_dict` described; `ValueError` if the data does not hold together."
-        try:
-            return Evaluation(
-                data["runs"], np.array(data["returns"], float), np.array(data["lengths"], np.int32),
-                marked(data["unlocked"], data["objectives"]),
-                marked(data["possible"], data["objectives"]) if data.get("possible") is not None else None,
-                np.array(data["deaths"], np.uint8) if "deaths" in data else None,
-                {name: tuple(ConditionRate(tuple(one["conditions"]), float(one["episodes"]), float(one["steps"]))
-                             for one in held) for name, held in data.get("held", {}).items()})
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"this is not an evaluation: {error!r}") from error
+
+@patch
+def episode_return(self: Evaluation) -> tuple[float, float]:
+    "Return mean and population standard deviation over the runs of the mean return of an episode."
+    means = self.returns.reshape(self.runs, -1).mean(1)
+    return float(means.mean()), float(means.std())
+
+# %% ../../nbs/3_agent/12_evaluate.ipynb #6fc0a3e7
+@patch
+def to_dict(self: Evaluation) -> dict[str, Any]:
+    "Return plain JSON data; of what was achieved, and was possible where that is not everything, the indices."
+    found = {"runs": self.runs, "objectives": int(self.unlocked.shape[1]), "returns": self.returns.tolist(),
+             "lengths": self.lengths.tolist(), "unlocked": [np.flatnonzero(row).tolist() for row in self.unlocked]}
+    if not self.possible.all():
+        found["possible"] = [np.flatnonzero(row).tolist() for row in self.possible]
+    if self.deaths is not None:
+        found["deaths"] = self.deaths.tolist()
+    if self.held:
+        found["held"] = {name: [asdict(one) for one in held] for name, held in self.held.items()}
+    return found
+
+
+@patch(cls_method=True)
+def from_dict(cls: Evaluation, data: dict[str, Any]) -> Evaluation:
+    "Return the evaluation that `to_dict` described; `ValueError` if the data does not hold together."
+    try:
+        return cls(
+            data["runs"], np.array(data["returns"], float), np.array(data["lengths"], np.int32),
+            marked(data["unlocked"], data["objectives"]),
+            marked(data["possible"], data["objectives"]) if data.get("possible") is not None else None,
+            np.array(data["deaths"], np.uint8) if "deaths" in data else None,
+            {name: tuple(ConditionRate(tuple(one["conditions"]), float(one["episodes"]), float(one["steps"]))
+                         for one in held) for name, held in data.get("held", {}).items()})
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"this is not an evaluation: {error!r}") from error
 
 # %% ../../nbs/3_agent/12_evaluate.ipynb #58e00002
 class Watch:

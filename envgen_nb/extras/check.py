@@ -373,7 +373,7 @@ def simulator_speed(
     num_envs: int = 64,
     **options: Any,        # of `make_vec`
 ) -> float:
-    "Steps per second of Crafter on one core with random actions, resets included."
+    "Measure the steps per second of Crafter on one core with random actions, resets included."
     import numpy as np
     with closing(make_vec("crafter", num_envs=num_envs, obs="symbols", num_threads=1, copy=False, **options)) as venv:
         actions = np.random.default_rng(1).integers(17, size=(300, num_envs)).astype(np.uint8)
@@ -392,7 +392,7 @@ def training_speed(
     seconds: float,        # to measure for, about
     device: str = "cpu",
 ) -> tuple[float, dict[str, float], int]:     # environment steps per second; shares of the time; threads
-    "The speed of PPO's training on Crafter, and the shares of simulating, acting and learning."
+    "Measure the speed of PPO's training on Crafter, and the shares of simulating, acting and learning."
     import torch
 
     from envgen_nb.agent.guards import keep_memory
@@ -463,20 +463,20 @@ def line(
     finding: Finding,
     heading: bool,       # it is the first of its group
 ) -> str:
-    "A finding as text, and what to do."
+    "Return a finding as text, with its advice."
     state = finding.state.upper() if finding.state == "wrong" else finding.state
     text = f"{finding.group}\n" * heading + f"  {state:9} {finding.name:16} {finding.text}"
     return printable(text + (f"\n{'':29}→ {finding.advice}" if finding.advice else ""))
 
 
 def report(found: Sequence[Finding]) -> dict[str, Any]:
-    "All findings as plain data, with the machine; `ok`: a run will work here."
+    "Return all findings as plain data, with the machine; `ok`: a run will work here."
     return {"ok": all(finding.state != "wrong" for finding in found), "machine": machine(),
             "findings": [asdict(finding) for finding in found]}
 
 
 def summary(found: Sequence[Finding]) -> str:
-    "One line that says whether a run will work here."
+    "Return one line: whether a run will work here."
     wrong = [f"{finding.group}, {finding.name}" for finding in found if finding.state == "wrong"]
     return f"A run will not work here yet: {'; '.join(wrong)}" if wrong else "A run will work here: envgen run crafter"
 
