@@ -128,7 +128,7 @@ def _start(folder: ExperimentFolder, place: Place, going: dict[tuple[str, int], 
     going.update(zip(runs, place.submit(jobs) if jobs else [], strict=True))
     return changes
 
-
+# %% ../../nbs/7_experiment/05_schedule.ipynb #40fbc0c8
 def _poll(folder: ExperimentFolder, place: Place, going: dict[tuple[str, int], Any],
           arm: str, seed: int) -> RunChange | None:
     "The change if a run has ended; None: it is still going."

@@ -289,7 +289,7 @@ class Forecast:
             text += f"; about {self.calls} model calls, {self.tokens:,} tokens, {price}"
         return text
 
-
+# %% ../../nbs/6_results/02_results.ipynb #e850acf1
 def _asked_designer(settings: RunSettings) -> tuple[str, dict[str, Any], int]:
     "Return the designer that makes the worlds, its options, and in how many cycles it is asked."
     name, options, cycles = settings.designer, settings.designer_options, settings.num_cycles

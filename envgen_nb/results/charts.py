@@ -184,7 +184,7 @@ def _panel(figure: go.Figure, width: int, height: int) -> dict[str, Any]:
         group.append(mark)
     return {"frame": frame, "groups": list(filter(None, groups)), "texts": [one for one in texts + more if one[3]]}
 
-
+# %% ../../nbs/6_results/04_charts.ipynb #3264a63e
 class Drawing(str):
     "An SVG element as text, which a notebook shows as a picture."
 
@@ -350,7 +350,7 @@ class Small:
     lines: Sequence[Line] = ()
     measured: Sequence[tuple[float, Estimate]] = ()
 
-
+# %% ../../nbs/6_results/04_charts.ipynb #5a3e611d
 def multiples(
     panels: Sequence[Small],
     last: float,                                    # the number at the right edge; 0 is at the left

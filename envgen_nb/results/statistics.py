@@ -115,7 +115,7 @@ def paired(
     both = [(ours[seed], base[seed]) for seed in sorted(ours.keys() & base.keys())]
     return mean(a - b for a, b in both if a is not None and b is not None)
 
-
+# %% ../../nbs/6_results/01_statistics.ipynb #8a9d711f
 def improvement(
     ours: Iterable[float | None],   # one number per seed
     base: Iterable[float | None],   # the seeds need not be the same, nor as many
