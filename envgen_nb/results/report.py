@@ -34,7 +34,7 @@ from envgen_nb.cycle.folder import (
     RunFolder, designed_by, designer_names, machine_changes, machines, resume_command,
 )
 from ..cycle.runs import load_agent
-from ..cycle.settings import RunSettings, game_defaults
+from ..cycle.settings import game_defaults
 from ..designer.prompt import load_templates
 from ..designer.records import SELDOM, WorldRecord, missing_conditions, spending
 from ..designer.reply import strip_markdown
@@ -64,19 +64,16 @@ def absent(run: RunFolder) -> list[str]:
     return found
 
 # %% ../../nbs/6_results/08_report.ipynb #c0b3749a
-def command(
-    run: RunFolder,
-) -> str:
+def command(run: RunFolder) -> str:
     "Return the command that makes the same run again."
-    given = run.settings.model_dump()
-    usual = {name: field.get_default(call_default_factory=True) for name, field in RunSettings.model_fields.items()}
-    always = {"designer", "preset", "seed", *game_defaults(run.settings.simulator)}
-    kept = load_templates(run.file(RunFolder.TEMPLATES))
-    texts = [(one.first, one.update, one.no_feedback, one.worlds) for one in (kept, load_templates())]
-    given["templates"] = "default" if texts[0] == texts[1] else str(run.file(RunFolder.TEMPLATES))
-    words = ["envgen", "run", given.pop("simulator")]
-    for name, value in given.items():
-        if name in always or value != usual[name]:
+    kept, kits = load_templates(run.file(RunFolder.TEMPLATES)), load_templates()
+    own = any(getattr(kept, name) != getattr(kits, name) for name in ("first", "update", "no_feedback", "worlds"))
+    settings = run.settings.model_copy(update={"templates": str(run.file(RunFolder.TEMPLATES)) if own else "default"})
+    named = {"designer", "preset", "seed", *game_defaults(settings.simulator),
+             *settings.model_dump(exclude_defaults=True)}
+    words = ["envgen", "run", settings.simulator]
+    for name, value in settings.model_dump(exclude={"simulator"}).items():
+        if name in named:
             words += ["-p", name, value if isinstance(value, str) else json.dumps(value)]
     return shlex.join(words)
 
