@@ -299,6 +299,8 @@ def design_context(
     if settings.design == "ladders":
         results = settings.feedback in OWN and settings.feedback != "rates"
         always["ladders"] = ladder_records(run, f"cycle-{number - 1}", results)
+        if lessons := run.text("", RunFolder.GIVEN_LESSONS):
+            always["lessons"] = f"## Lessons of designers before you\n\n{lessons}"
     if number == 1 or settings.feedback not in OWN:
         return DesignContext(**always)
     cycle, earlier = f"cycle-{number - 1}", f"cycle-{number - 2}"

@@ -23,9 +23,10 @@ from envgen_nb.cycle.settings import (
     FEEDBACK, OWN, RunSettings, SettingsError, check_designer, new_designer, take_names,
 )
 from ..designer.base import Designer, make_designer
+from ..designer.lessons import all_lessons, format_lessons
 from ..designer.prompt import load_templates, save_templates
 from ..designer.trust import destinations, remember
-from ..game.files import check_folder, machine, parse_json, write_json
+from ..game.files import check_folder, machine, parse_json, write_json, write_text
 from ..game.simulator import get_simulator
 from ..game.words import counted
 
@@ -121,11 +122,17 @@ def create_run(
     check_free(path)
     check_designer(settings)
     rates, device = placebo(settings), get_device(settings.device)
+    try:
+        lessons = all_lessons(settings.lessons)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
     get_simulator(settings.simulator).check_installed()
     save_templates(load_templates(settings.templates), path / RunFolder.TEMPLATES)
     copy_designer_files(path, settings)
     if rates is not None:
         write_json(path / RunFolder.FEEDBACK, rates)
+    if lessons:
+        write_text(path / RunFolder.GIVEN_LESSONS, format_lessons(lessons))
     remember(new_designer(settings).destination)           # a person has named it, so the run may be resumed
     write_json(path / RunFolder.INFO, {
         "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine() | gpu_facts(device),

@@ -23,6 +23,7 @@ from ..agent.evaluate import Evaluation, marked, success_rates
 from ..agent.train import num_rollouts
 from .settings import OWN, RunSettings, checked_settings
 from ..designer.base import Usage, designs_worlds
+from ..designer.lessons import LESSONS
 from ..designer.reply import MAX_WEIGHT, Design
 from ..game.episodes import Episodes
 from ..game.files import check_links, parse_json, write_json
@@ -128,6 +129,7 @@ class RunFolder:
     LABELS = "labels.json"                                 # name, note and tags that a person gave the run
     FEEDBACK, RATES = "feedback.json", "rates.json"        # of another run: as kept here, and as a folder gives them
     TEMPLATES, TENSORBOARD, MANUAL = "templates", "tensorboard", "manual"                          # folders
+    GIVEN_LESSONS, LESSONS = "lessons-given.md", LESSONS   # what its designer got of earlier runs, and what it wrote
     GIVEN, OPTIONS = "designer", "options.json"            # copies of the files that a designer reads, and their names
     PROMPT, REPLY, EDITED, REJECTED, COMPLAINTS = ("prompt.md", "reply.md", "edited.md", "rejected-{}.md",
                                                    "complaints-{}.md")                             # of a cycle

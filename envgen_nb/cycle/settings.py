@@ -109,6 +109,8 @@ class RunSettings(BaseModel):
                           "game), none, or the folder of another run (a placebo)")
     bottleneck: bool = Field(False, description="whether the designer is to say first what it believes keeps the agent "
                              "from getting better")
+    lessons: list[str] = Field(default_factory=list, description="files of lessons, or runs that have some: what "
+                               "designers of earlier runs have learned, which this one gets with ladders")
     max_reasks: int = Field(2, ge=0, le=20, description="how often a wrong reply goes back with the complaints")
     max_calls: int | None = Field(None, ge=1, description="cap on model calls for the whole run")
     max_tokens: int | None = Field(None, ge=1, description="cap on tokens, in and out, for the whole run")
@@ -145,6 +147,11 @@ class RunSettings(BaseModel):
     @classmethod
     def _old_names(cls, given: Any) -> Any:
         return current_names(given) if isinstance(given, dict) else given
+
+    @field_validator("lessons", mode="before")
+    @classmethod
+    def _several(cls, lessons: Any) -> Any:
+        return [lessons] if isinstance(lessons, str) else lessons
 
     @field_validator("designer")
     @classmethod

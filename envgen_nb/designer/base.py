@@ -38,6 +38,7 @@ class Request:
     vocabulary: str = "default"                                # which of the game's vocabularies the worlds are in
     num_worlds: int = 4                                        # how many are asked for; of ladders: how many beside
     ladders: bool = False                                      # ladders are asked for, see `Ladder`
+    plain: bool = False                                        # text is asked for, and no worlds: see `lessons`
     messages: tuple[Mapping[str, str], ...] = ()               # {"role": "user" | "assistant", "content": text}
     tried: tuple[WorldRecord, ...] = ()                        # of which to choose; (): worlds are to be designed
     feedback: Mapping[str, tuple[float, float]] | None = None  # objective → mean and std in percent; None: kept from it

@@ -365,7 +365,7 @@ def _question(designer: OpenAICompatible, request: Request, terms: _Terms) -> di
     "The arguments of a call on these terms."
     messages = [dict(message) for message in request.messages]
     question = {"model": designer.model, "messages": messages, **terms.options}
-    if terms.format == "text":
+    if terms.format == "text" or request.plain:
         return question
     messages[-1]["content"] += _JSON_FORM
     form: dict[str, Any] = {"type": terms.format}

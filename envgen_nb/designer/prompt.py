@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'NO_FEEDBACK', 'WORLDS', 'CHOICE', 'LADDERS', 'CORRECTION', 'EXTRA', 'VERSIONS', 'PLACEHOLDERS', 'words',
-           'BOTTLENECK', 'placeholders', 'words_in', 'own_words', 'check_template', 'require_template', 'Templates',
-           'load_templates', 'save_templates', 'take_words', 'check_words', 'fill', 'describe_parameters',
+           'BOTTLENECK', 'packaged', 'placeholders', 'words_in', 'own_words', 'check_template', 'require_template',
+           'Templates', 'load_templates', 'save_templates', 'take_words', 'check_words', 'fill', 'describe_parameters',
            'answer_format', 'format_feedback', 'format_previous', 'format_remarks', 'DesignContext', 'format_rates',
            'prompt_values', 'first_prompt', 'update_prompt', 'later_template', 'choice_prompt']
 
@@ -44,7 +44,7 @@ VERSIONS = {     # files of the package, in the order of `KINDS` and `EXTRA`; wh
     "v3": ("first-v2.md", "update-v3.md", "no-feedback-v2.md", "worlds-v2.md")}
 
 
-def _packaged(file: str) -> str:
+def packaged(file: str) -> str:
     "The text of a template that came with the package."
     return (resources.files("envgen_nb.designer") / "templates" / file).read_text(encoding="utf-8")
 
@@ -160,15 +160,15 @@ class Templates:
     first: str        # the text of the first prompt
     update: str       # the text of every later prompt
     no_feedback: str = dataclasses.field(           # the text of a later prompt without rates
-        default_factory=lambda: _packaged("no-feedback-v1.md"))
+        default_factory=lambda: packaged("no-feedback-v1.md"))
     worlds: str = dataclasses.field(                # the text of a later prompt with what happened in the worlds
-        default_factory=lambda: _packaged("worlds-v1.md"))
+        default_factory=lambda: packaged("worlds-v1.md"))
     choice: str = dataclasses.field(                # the text that asks which of the worlds that were tried out to take
-        default_factory=lambda: _packaged("choice-v1.md"))
+        default_factory=lambda: packaged("choice-v1.md"))
     ladders: str = dataclasses.field(               # the text of the first prompt where ladders are asked for
-        default_factory=lambda: _packaged("ladders-v1.md"))
+        default_factory=lambda: packaged("ladders-v1.md"))
     correction: str = dataclasses.field(            # the text of a later one, with what happened in their stages
-        default_factory=lambda: _packaged("correction-v1.md"))
+        default_factory=lambda: packaged("correction-v1.md"))
 
     def __post_init__(self):
         for kind in (*KINDS, *EXTRA):
@@ -186,7 +186,7 @@ def load_templates(
     "Templates of the package or of a user; `ValueError` says what is wrong with them."
     name = list(VERSIONS)[-1] if str(name_or_folder) == "default" else str(name_or_folder)       # the newest
     if name in VERSIONS:
-        return Templates(name, *map(_packaged, VERSIONS[name]))
+        return Templates(name, *map(packaged, VERSIONS[name]))
     texts = {}
     for kind in (*KINDS, *EXTRA):
         path = Path(name_or_folder).expanduser() / f"{kind}.md"
