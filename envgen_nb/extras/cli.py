@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import envgen_nb
 from ..experiment.places import places
-from ..game.files import local_path
+from ..game.files import local_path, write_text
 from ..game.world import printable
 from ..game.simulator import Simulator, games, get_simulator
 from ..game.words import counted
@@ -391,6 +391,26 @@ def _play(args: argparse.Namespace) -> int:
     result = play(run, args.out, world=world, cycle=args.cycle, seed=args.seed, steps=args.steps)
     reached = ", ".join(result["reached"]) or "nothing"
     print(f"{args.out}: return {result['return']}, {counted(result['length'], 'step')}, reached {reached}")
+    return 0
+
+# %% ../../nbs/extras/07_cli.ipynb #1e550201
+@subcommand("lessons", "ask the designer of a run for its lessons, or merge those of several runs",
+            arg("runs", nargs="+", type=path, metavar="RUN", help="the folder of a finished run with ladders"),
+            arg("--out", type=path, metavar="FILE", help="write the list into this new file"))
+def _lessons(args: argparse.Namespace) -> int:
+    "Print what the designers of runs have learned; several lists are merged into one by asking once more."
+    from envgen_nb.cycle.folder import RunFolder
+    from envgen_nb.cycle.lessons import ask_lessons, merge_lessons
+    from envgen_nb.designer.lessons import format_lessons
+    if args.out and args.out.exists():
+        raise ValueError(f"{args.out} exists already: name another file")
+    runs = [RunFolder(run) for run in args.runs]
+    lessons = [ask_lessons(run) for run in runs]
+    text = format_lessons(lessons[0] if len(runs) == 1 else merge_lessons(runs))
+    print(text, end="")
+    if args.out:
+        write_text(args.out, text)
+        print(f"to use them in a run: -p lessons {args.out}", file=sys.stderr)
     return 0
 
 # %% ../../nbs/extras/07_cli.ipynb #20afe0cb
