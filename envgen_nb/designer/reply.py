@@ -172,8 +172,10 @@ def _environments(value: Any, model: type[World]) -> list[Any]:
 class _Unit(NamedTuple):
     "An environment of a reply, or a ladder of several; still as plain data."
     environments: list[Any]        # settings, and what is written beside them
-    goal: Any = None               # of a ladder; None: it is no ladder
-    purpose: Any = None            # written beside the stages
+    is_ladder: bool = False
+    goal: Any = ""                 # of a ladder
+    purpose: Any = ""              # written beside the stages
+    wrong: tuple[str, ...] = ()    # what is wrong with its form
 
 
 def _units(value: Any, model: type[World], objectives: Sequence[str]) -> list[_Unit]:
@@ -181,10 +183,10 @@ def _units(value: Any, model: type[World], objectives: Sequence[str]) -> list[_U
     if not objectives or not isinstance(value, (list, dict)):
         return [_Unit([data]) for data in _environments(value, model)]
     if isinstance(value, list):
-        return [unit for item in value for unit in _units(item, model, objectives)]
+        return [unit for item in value for unit in (
+            _units(item, model, objectives) if isinstance(item, dict) else [_Unit([item])])]
     if "stages" in value and "stages" not in model.model_fields:
-        stages = value["stages"] if isinstance(value["stages"], list) else [value["stages"]]
-        return [_Unit(stages, value.get("goal", ""), value.get("purpose"))]
+        return [_ladder(value)]
     lists = {key: part for key, part in value.items() if key not in model.model_fields and isinstance(part, list)
              and (key in objectives or any(isinstance(item, dict) for item in part))}
     if not lists:
@@ -192,10 +194,27 @@ def _units(value: Any, model: type[World], objectives: Sequence[str]) -> list[_U
     found = []
     for key, part in lists.items():
         several = key in ("ladders", "environments", "worlds")
-        found += _units(part, model, objectives) if several else [_Unit(part, key)]
-    rest = {key: part for key, part in value.items() if key not in lists and not isinstance(part, str)
-            and key is not Broken and part != []}
+        found += _units(part, model, objectives) if several else [_Unit(part, True, key)]
+    rest = {key: part for key, part in value.items() if key not in lists and not _is_prose(key, part, objectives)
+            and key is not Broken and not (part == [] and key in ("environments", "worlds"))}
     return found + ([_Unit([rest])] if rest else [])
+
+
+def _is_prose(key: Any, part: Any, objectives: Sequence[str]) -> bool:
+    "True if a member of an object with ladders is a remark, and holds none of them."
+    return isinstance(part, str) and key not in objectives and not _START.search(part)
+
+
+def _ladder(value: dict[str, Any]) -> _Unit:
+    "An object with stages as a ladder."
+    stages, purpose, wrong = value["stages"], value.get("purpose"), []
+    if not isinstance(stages, list):
+        wrong.append(f"its stages are {stages!r:.40}; they are a list of objects")
+    if not isinstance(purpose, str | None):
+        wrong.append(f"its purpose is {purpose!r:.40}; it is text")
+    wrong += [f"{key!r:.40} is no part of a ladder; it has a goal, stages and a purpose" for key, part in value.items()
+              if key not in ("goal", "stages", "purpose", Broken) and not _is_prose(key, part, ())]
+    return _Unit(stages if isinstance(stages, list) else [], True, value.get("goal", ""), purpose or "", tuple(wrong))
 
 
 def _unwrap(data: Any, model: type[World]) -> tuple[Any, dict[str, Any]]:
@@ -297,6 +316,20 @@ def _spot(text: str, error: ReadError) -> str:
     return f"{error} ({where}: {line[:60]})" if line else f"{error} ({where})"
 
 
+def _left_out(text: str, pieces: Sequence[_Piece]) -> list[Complaint]:
+    "Complaints about JSON that is not in the pieces which are read, and is more than a few words in a sentence."
+    ends, starts, found = [0, *(piece.end for piece in pieces)], [*(piece.start for piece in pieces), len(text)], []
+    for end, start in zip(ends, starts, strict=True):
+        for piece in islice(_scan(Reader(text), end, start), 3):
+            line = text[text.rfind("\n", 0, piece.start) + 1:].split("\n", 1)[0].strip()
+            lists = piece.value.values() if isinstance(piece.value, dict) else [piece.value]
+            if line.startswith(("{", "[")) or any(isinstance(one, list) and any(isinstance(part, dict) for part in one)
+                                                  for one in lists):
+                where = f"line {text.count(chr(10), 0, piece.start) + 1} of the reply: {line[:60]}"
+                found.append(Complaint(f"there is JSON outside of the ```json blocks, which is not read ({where})"))
+    return found
+
+
 def _overall(
     text: str, pieces: Sequence[_Piece], found: Sequence[Sequence[_Unit]], num_worlds: int, ladders: bool,
 ) -> list[Complaint]:
@@ -315,17 +348,17 @@ def _overall(
         unread |= _at_end(text, piece.error) or (piece.error is not None and not one)
         if piece.error and not any(broken(data) for data in inside):
             complaints.append(Complaint(_spot(text, piece.error)))
-    goals = [unit.goal for units in found for unit in units]
+    kinds = [unit.is_ladder for units in found for unit in units]
     if ladders:
-        if len(goals) == goals.count(None) and not unread:
+        if not any(kinds) and not unread:
             complaints.append(Complaint(f'{expected}: {{"goal": ..., "stages": [...]}}'))
-        if (beside := goals.count(None)) > num_worlds:
+        if (beside := kinds.count(False)) > num_worlds:
             complaints.append(Complaint(f"{counted(num_worlds, 'environment')} beside the ladders at most; the reply "
                                         f"holds {beside}"))
         if (stages := sum(len(unit.environments) for units in found for unit in units)) > MAX_ENVIRONMENTS:
             complaints.append(Complaint(f"{MAX_ENVIRONMENTS} stages at most in all; the reply holds {stages}"))
-    elif len(goals) > num_worlds or (len(goals) < num_worlds and not unread):
-        complaints.append(Complaint(f"{expected}; the reply holds {len(goals)}"))
+    elif len(kinds) > num_worlds or (len(kinds) < num_worlds and not unread):
+        complaints.append(Complaint(f"{expected}; the reply holds {len(kinds)}"))
     return complaints
 
 
@@ -357,24 +390,24 @@ class _Proposal(NamedTuple):
 
 
 def _stages(
-    number: int, unit: _Unit, purpose: str, objectives: Sequence[str], goals: Sequence[Any],
+    number: int, unit: _Unit, purpose: str, model: type[World], objectives: Sequence[str], goals: Sequence[Any],
 ) -> tuple[list[_Proposal], list[Complaint]]:
     "The stages of a ladder, and what is wrong with it as a whole; `goals` are those of the ladders before it."
     name = unit.goal if isinstance(unit.goal, str) and unit.goal in objectives else str(number)
-    place, wrong = f"Ladder {name}", []
+    place, wrong = f"Ladder {name}", [*unit.wrong]
     if name != unit.goal:
         wrong.append(f"its goal is {unit.goal!r:.40}; it is one of: {', '.join(objectives)}")
     elif unit.goal in goals:
         wrong.append("there are two ladders with this goal; write one")
-    if not 1 <= (count := len(unit.environments)) <= MAX_STAGES:
+    if not unit.wrong and not 1 <= (count := len(unit.environments)) <= MAX_STAGES:
         wrong.append(f"it has {counted(count, 'stage')}; a ladder has 1 to {MAX_STAGES}")
     proposals = []
     for k, data in enumerate(unit.environments, start=1):
         beside = {"purpose": purpose}
-        if isinstance(data, dict) and isinstance(data.get("purpose"), str):
+        if isinstance(data, dict) and isinstance(data.get("purpose"), str) and "purpose" not in model.model_fields:
             beside = {"purpose": data["purpose"]}
             data = {key: value for key, value in data.items() if key != "purpose"}
-        if isinstance(data, dict) and list(data) == ["settings"]:
+        if isinstance(data, dict) and list(data) == ["settings"] and "settings" not in model.model_fields:
             data = data["settings"]
         proposals.append(_Proposal(data, beside, name, f"{place}, stage {k}"))
     return proposals, [Complaint(message, place=place) for message in wrong]
@@ -438,22 +471,23 @@ def read_reply(
         purposes = _purposes(text, pieces, [len(units) for units in found])
     else:
         units = [_Unit([design]) for design in designs if not design.goal]
-        units += [_Unit([stage.settings() for stage in one.stages], one.goal) for one in ladders_of(designs)]
+        units += [_Unit([stage.settings() for stage in one.stages], True, one.goal) for one in ladders_of(designs)]
         pieces, found = [_Piece(unit, None, 0, 0) for unit in units], [[unit] for unit in units]
-        purposes = [_clean(_purpose_line(unit.environments[0])) for unit in units if unit.goal is None]
+        purposes = [_clean(_purpose_line(unit.environments[0])) for unit in units if not unit.is_ladder]
         purposes += [_clean(_purpose_line(one)) for one in ladders_of(designs)]
     proposed, wrong, goals = [], [], []
     for unit, purpose in zip((unit for units in found for unit in units), purposes, strict=True):
-        if unit.goal is None:
+        if not unit.is_ladder:
             proposed.append(_proposal(unit.environments[0], purpose, model))
         else:
             said = unit.purpose if isinstance(unit.purpose, str) else ""
-            stages, complaints = _stages(len(goals) + 1, unit, said or purpose, objectives, goals)
+            stages, complaints = _stages(len(goals) + 1, unit, said or purpose, model, objectives, goals)
             proposed, wrong, goals = proposed + stages, wrong + complaints, [*goals, unit.goal]
     right, complaints = _check(text, proposed[:MAX_ENVIRONMENTS], model, previous)
     places = ((before + p.start, before + p.end) for p, units in zip(pieces, found, strict=True)
               for unit in units for _ in unit.environments)
     whole = _overall(text, pieces, found, num_worlds, bool(objectives))
+    whole += _left_out(text, pieces) if objectives and designs is None and pieces else []
     return ParsedReply(tuple(right), (*whole, *wrong, *complaints), _bottleneck(text, pieces), tuple(places))
 
 
