@@ -34,6 +34,12 @@ def _recorded(path: Path) -> list[Path]:
               if p.name.startswith(("reply", "rejected")) and p.parent.name != "manual"]      # where they are again
     return sorted(direct or inside, key=_by_number)
 
+
+def _cycle(path: Path) -> int | None:
+    "The cycle that a recorded reply is of, by the name of its folder or its own; None: no name says it."
+    match = re.search(r"\bcycle-(\d+)", f"{path.parent.name}/{path.name}")
+    return int(match.group(1)) if match else None
+
 # %% ../../nbs/2_designer/09_manual.ipynb #3102d15b
 def _same(text: str) -> str:
     "A text for comparing: white space does not matter."
@@ -63,13 +69,15 @@ class Replay(Designer):
 
     def keep(self, folder: Path) -> dict[str, Any]:
         for number, (path, text) in enumerate(zip(self.paths, self.texts, strict=True), start=1):
-            write_text(folder / "replies" / f"{number}-{path.stem}.md", text)
+            cycle = f"{path.parent.name}-" if _cycle(path) and not _cycle(Path(path.name)) else ""
+            write_text(folder / "replies" / f"{number}-{cycle}{path.stem}.md", text)
         return {"files": "replies"}
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
         if request.plain:
             raise DesignerError("recorded replies hold no lessons: the designer of the run that was recorded has them")
-        due = max(self._after(request), request.cycle + request.attempt - 2)
+        due = self._of_ladders(request) if request.goals else max(
+            self._after(request), request.cycle + request.attempt - 2)
         if due >= len(self.texts):
             if not self.repeat_last:
                 raise DesignerError(f"the recorded replies have run out: there are {len(self.texts)}, and number "
@@ -79,6 +87,14 @@ class Replay(Designer):
         if on_text:
             on_text(self.texts[due])
         return Reply(self.texts[due], notes=(f"replayed from {self.paths[due].name}",))
+
+    def _of_ladders(self, request: Request) -> int:
+        "The index of the reply with the ladders of a cycle; those of the cycle in turn, and its last one again."
+        cycles = [_cycle(path) for path in self.paths]
+        if None in cycles:
+            return request.cycle - 1
+        own = [k for k, cycle in enumerate(cycles) if cycle == request.cycle]
+        return own[min(request.attempt, len(own)) - 1] if own else len(self.texts)
 
     def _after(self, request: Request) -> int:
         "The index after the last recorded reply that the conversation holds."
