@@ -291,6 +291,7 @@ def _move_to_place(world: OrderedWorld, player: Any, place: str, tunnel: np.ndar
         world.move(player, pos)
 
 # %% ../../../nbs/9_simulators/crafter/02_reference.ipynb #5aa887e4
+engine.Textures.__reduce__ = lambda self: (_textures, ())         # copies and pickles have the textures that are there
 engine.World, engine.Textures = OrderedWorld, functools.cache(engine.Textures)
 
 

@@ -102,25 +102,6 @@ class CrafterVectorEnv(GameVectorEnv):
         if self._engine is not None:
             self._engine.close()
 
-    def _possible(self, given: str) -> np.ndarray:
-        "What did not count as achieved when the running episodes began, or those that have ended, (N, 22) bool."
-        return self._engine.board[given] == 0
-
-    @property
-    def finished(self) -> np.ndarray:
-        "Which sub-environments have played all their episodes, (N,) bool."
-        return self._engine.board["finished"].copy()
-
-    @property
-    def unlocked(self) -> np.ndarray:
-        "What has been achieved in each sub-environment's episode so far, (N, 22) bool."
-        return (self._engine.board["achievements"] > 0) & self._possible("given")
-
-    @property
-    def assigned(self) -> np.ndarray:
-        "In which of `worlds` each sub-environment plays its next episode, (N,) int32."
-        return self._engine.board["next_world"].copy()
-
     def _call(self, method: Callable, *args: Any) -> Any:
         "Call the engine; should that be interrupted, there is no episode to step in."
         was_ready, self.ready = self.ready, False
@@ -131,6 +112,30 @@ class CrafterVectorEnv(GameVectorEnv):
     def _see(self, parts: dict[str, np.ndarray]) -> Any:
         "Observations of the engine, as they are handed out."
         return dict(parts) if isinstance(self.observation_space, spaces.Dict) else parts["pixels"]
+
+# %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #9c05f873
+@patch
+def _possible(self: CrafterVectorEnv, given: str) -> np.ndarray:
+    "What did not count as achieved when the running episodes began, or those that have ended, (N, 22) bool."
+    return self._engine.board[given] == 0
+
+
+@patch(as_prop=True)
+def finished(self: CrafterVectorEnv) -> np.ndarray:
+    "Which sub-environments have played all their episodes, (N,) bool."
+    return self._engine.board["finished"].copy()
+
+
+@patch(as_prop=True)
+def unlocked(self: CrafterVectorEnv) -> np.ndarray:
+    "What has been achieved in each sub-environment's episode so far, (N, 22) bool."
+    return (self._engine.board["achievements"] > 0) & self._possible("given")
+
+
+@patch(as_prop=True)
+def assigned(self: CrafterVectorEnv) -> np.ndarray:
+    "In which of `worlds` each sub-environment plays its next episode, (N,) int32."
+    return self._engine.board["next_world"].copy()
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #d0ba228c
 @patch

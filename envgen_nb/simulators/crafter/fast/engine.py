@@ -50,7 +50,7 @@ class Engine:
         moments: bool = False,        # whether moments of the ordinary game are kept, to start from
     ):
         count = len(spec.seeds)
-        self.spec, self.num_threads, self.lock = spec, min(num_threads, count), threading.Lock()
+        self.spec, self.num_threads, self.lock = spec._replace(worlds=[]), min(num_threads, count), threading.Lock()
         self.now, self.final = (observation_arrays(spec.obs, count) for _ in range(2))
         self.games, self.snapshots, self.spares = (np.zeros(count, dtype) for dtype in (GAME, SNAPSHOT, SPARE))
         self.board, self.rules = np.zeros(count, BOARD), np.zeros(MOST_WORLDS, RULES)
@@ -59,29 +59,8 @@ class Engine:
         self.steps, self.packed = 0, {}                # since moments are kept; moments as bytes, by their indices
         self.games["seed"] = spec.seeds
         self.board["world"] = self.board["next_world"] = np.arange(count) % len(spec.worlds)
-        self._write_rules(spec.worlds)
+        self.add(spec.worlds)
         self._start()
-
-    def _start(self) -> None:
-        "Write down where the arrays are, and start the helpers."
-        count, alone, self.call = len(self.games), self.num_threads == 1, np.zeros(1, CALL)
-        arrays = {name: getattr(self, name)
-                  for name in ("games", "snapshots", "board", "rules", "spares", "moments", "kept")}
-        numbers = {name: array.ctypes.data for name, array in arrays.items()} | {
-            name: [parts[part].ctypes.data if part in parts else 0 for part in VIEWS]
-            for name, parts in (("now", self.now), ("final", self.final))} | {
-            "count": count, "worlds": MOST_WORLDS, "keeping": len(self.moments),
-            "pixels": "pixels" in self.now, "symbols": "material" in self.now,
-            "quota": self.spec.quota, "noise": self.spec.noise, "next_step": self.spec.next_step,
-            "chunk": count if alone else max(1, min(16, count // (16 * self.num_threads))),
-            "ahead": -(-count // 32) if alone else 0}
-        for name, number in numbers.items():
-            self.call[name] = number
-        self.flags = make_flags(self.num_threads)
-        shared, held = (self.call, self.flags, self.ready, self.queue, tables()), (arrays, self.now, self.final)
-        self._arguments = *shared, np.zeros(1, TOOLS)
-        self.helpers = Helpers(self.flags, [functools.partial(_serve, held, thread, *shared, np.zeros(1, TOOLS))
-                                            for thread in range(1, self.num_threads)])
 
     def play(self, command: int) -> None:
         "A command of `play`, from beginning to end, one at a time."
@@ -98,6 +77,29 @@ class Engine:
     def close(self) -> None:
         "End the helper threads."
         self.helpers.close()
+
+# %% ../../../../nbs/9_simulators/crafter/16_fast_engine.ipynb #64234269
+@patch
+def _start(self: Engine) -> None:
+    "Write down where the arrays are, and start the helpers."
+    count, alone, self.call = len(self.games), self.num_threads == 1, np.zeros(1, CALL)
+    arrays = {name: getattr(self, name)
+              for name in ("games", "snapshots", "board", "rules", "spares", "moments", "kept")}
+    numbers = {name: array.ctypes.data for name, array in arrays.items()} | {
+        name: [parts[part].ctypes.data if part in parts else 0 for part in VIEWS]
+        for name, parts in (("now", self.now), ("final", self.final))} | {
+        "count": count, "worlds": MOST_WORLDS, "keeping": len(self.moments),
+        "pixels": "pixels" in self.now, "symbols": "material" in self.now,
+        "quota": self.spec.quota, "noise": self.spec.noise, "next_step": self.spec.next_step,
+        "chunk": count if alone else max(1, min(16, count // (16 * self.num_threads))),
+        "ahead": -(-count // 32) if alone else 0}
+    for name, number in numbers.items():
+        self.call[name] = number
+    self.flags = make_flags(self.num_threads)
+    shared, held = (self.call, self.flags, self.ready, self.queue, tables()), (arrays, self.now, self.final)
+    self._arguments = *shared, np.zeros(1, TOOLS)
+    self.helpers = Helpers(self.flags, [functools.partial(_serve, held, thread, *shared, np.zeros(1, TOOLS))
+                                        for thread in range(1, self.num_threads)])
 
 
 def _serve(held: tuple, *arguments: Any) -> None:
@@ -143,16 +145,10 @@ def _ask(self: Engine, which: Sequence[int]) -> None:
 
 
 @patch
-def _write_rules(self: Engine, worlds: Sequence[KnownWorld]) -> None:
-    "Write what these worlds mean into the table of rules."
+def add(self: Engine, worlds: Sequence[KnownWorld]) -> None:
+    "Write what these worlds mean into the table of rules; then they can be assigned."
     for world in worlds:
         self.rules[world.index] = rules_of(world.numbers, world.length)
-
-
-@patch
-def add(self: Engine, worlds: Sequence[KnownWorld]) -> None:
-    "Add worlds that can be assigned."
-    self._write_rules(worlds)
     self.spec.worlds.extend(worlds)
 
 

@@ -32,14 +32,14 @@ def _pointer(context: Any, builder: Any, signature: Any, args: Any) -> Any:
 
 @intrinsic
 def read(typing: Any, numbers: Any, at: Any) -> Any:
-    "numbers[at], as every thread sees it now."
+    "Load numbers[at] atomically."
     def make(context, builder, signature, args):
         return builder.load_atomic(_pointer(context, builder, signature, args), "seq_cst", 8)
     return types.int64(numbers, types.intp), make
 
 
 def _changing(operation: str, what: str) -> Any:
-    "An operation of LLVM's on numbers[at]; it returns what was there before."
+    "An atomic operation of LLVM on numbers[at], which returns the value from before."
     @intrinsic
     def change(typing: Any, numbers: Any, at: Any, value: Any) -> Any:
         def make(context, builder, signature, args):
@@ -49,13 +49,13 @@ def _changing(operation: str, what: str) -> Any:
     return change
 
 
-swap = _changing("xchg", "Write numbers[at]; what was there before.")
-increase = _changing("add", "Add to numbers[at]; what was there before.")
+swap = _changing("xchg", "Write numbers[at], and return the value from before.")
+increase = _changing("add", "Add to numbers[at], and return the value from before.")
 
 
 @intrinsic
 def replace(typing: Any, numbers: Any, at: Any, old: Any, new: Any) -> Any:
-    "Write `new` to numbers[at] if `old` is there; whether it was."
+    "Write `new` to numbers[at] if its value is `old`, and return whether it was."
     def make(context, builder, signature, args):
         pointer = _pointer(context, builder, signature, args)
         return builder.extract_value(builder.cmpxchg(pointer, args[2], args[3], "seq_cst", "seq_cst"), 1)
@@ -75,16 +75,16 @@ def pause(typing: Any) -> Any:
     return types.void(), make
 
 # %% ../../../../nbs/9_simulators/crafter/14_fast_threads.ipynb #3f0b5071
-APART = 16                           # numbers between places on the board, so that no two share a cache line
+APART = 16                           # numbers between two places in the array, so that no two share a cache line
 LEFT, HEAD, TAIL, FIRST = range(0, 4 * APART, APART)     # pieces not done; ends of the jobs; thread 0's own place
-SHARE, ASLEEP, RING = range(3)       # in a thread's place: its share; whether it sleeps; whether its bell is to be rung
+SHARE, ASLEEP, RING = range(3)       # of a thread: its share; whether it sleeps; whether to release its semaphore
 BITS = 20
 MASK = (1 << BITS) - 1
-PATIENCE = 5000                      # looks before a thread that waits goes to sleep: a tenth of a millisecond or two
+PATIENCE = 5000                      # reads before a waiting thread goes to sleep: 0.1 to 0.2 ms
 
 
 def make_flags(threads: int) -> np.ndarray:
-    "A board for so many threads; all but the first sleep."
+    "Make the array that so many threads share; all but the first sleep."
     flags = np.zeros(FIRST + APART * threads, np.int64)
     flags[FIRST + APART + ASLEEP::APART] = 1
     return flags
@@ -98,7 +98,7 @@ def threads_of(flags: np.ndarray) -> int:
 
 @inner
 def announce(flags: np.ndarray, pieces: int) -> None:
-    "There are so many pieces of work."
+    "Share so many pieces of work among the threads."
     threads = threads_of(flags)
     swap(flags, LEFT, pieces)
     for thread in range(threads):
@@ -179,7 +179,7 @@ def wake(flags: np.ndarray) -> bool:
 
 # %% ../../../../nbs/9_simulators/crafter/14_fast_threads.ipynb #ca1cffc8
 def _help(bell: threading.Semaphore, ended: list[bool], serve: Callable[[], Any]) -> None:
-    "A helper's life: sleep, serve, sleep."
+    "Run a helper: sleep until it is woken, then serve, until `ended` is not empty."
     while True:
         bell.acquire()
         if ended:
@@ -188,11 +188,11 @@ def _help(bell: threading.Semaphore, ended: list[bool], serve: Callable[[], Any]
 
 
 class Helpers:
-    "Sleeping threads, and the bells that wake them. They end with this object."
+    "Sleeping threads, and the semaphores that wake them. They end with this object."
 
     def __init__(
         self,
-        flags: np.ndarray,                         # the board
+        flags: np.ndarray,                         # of `make_flags`
         serves: Sequence[Callable[[], Any]],       # what each helper calls when it is woken
     ):
         self.bells, ended = [threading.Semaphore(0) for _ in serves], []
@@ -202,7 +202,7 @@ class Helpers:
 
 
 def _end(flags: np.ndarray, ended: list[bool], bells: Sequence[threading.Semaphore]) -> None:
-    "Let the helpers go; jobs are left."
+    "End the helpers; jobs that are left are dropped."
     ended.append(True)
     flags[TAIL] = 0
     for bell in bells:
