@@ -2753,8 +2753,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                                              'envgen_nb/simulators/crafter/fast/engine.py'),
                                                           'envgen_nb.simulators.crafter.fast.engine.Engine._start': ( '9_simulators/crafter/fast_engine.html#engine._start',
                                                                                                                       'envgen_nb/simulators/crafter/fast/engine.py'),
-                                                          'envgen_nb.simulators.crafter.fast.engine.Engine._write_rules': ( '9_simulators/crafter/fast_engine.html#engine._write_rules',
-                                                                                                                            'envgen_nb/simulators/crafter/fast/engine.py'),
                                                           'envgen_nb.simulators.crafter.fast.engine.Engine.add': ( '9_simulators/crafter/fast_engine.html#engine.add',
                                                                                                                    'envgen_nb/simulators/crafter/fast/engine.py'),
                                                           'envgen_nb.simulators.crafter.fast.engine.Engine.assign': ( '9_simulators/crafter/fast_engine.html#engine.assign',
