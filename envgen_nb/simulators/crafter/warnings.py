@@ -34,21 +34,17 @@ class _Reach:
         before = None
         while before != (self.built, self.items):
             before = set(self.built), dict(self.items)
-            for material, rule in constants.collect.items():
-                if material in self.map and self.allows(rule):
-                    self.items |= dict.fromkeys(rule["receive"], math.inf)
-            self.items |= {name: math.inf for name, rule in constants.make.items() if self.allows(rule)}
-            self.built |= {name for name in ("table", "furnace") if self.allows(constants.place[name])}
+            found = [rule["receive"] for material, rule in constants.collect.items()
+                     if material in self.map and not self.lacks(rule)]
+            found += [[name] for name, rule in constants.make.items() if not self.lacks(rule)]
+            self.items |= {name: math.inf for names in found for name in names}
+            self.built |= {name for name in ("table", "furnace") if not self.lacks(constants.place[name])}
 
     def lacks(self, rule: Mapping[str, Any]) -> set[str]:
         "What a rule needs that cannot be had."
         taken = {**rule.get("uses", {}), **rule.get("require", {})}
         return ({name for name, count in taken.items() if self.items.get(name, 0) < count}
                 | (set(rule.get("nearby", ())) - self.built))
-
-    def allows(self, rule: Mapping[str, Any]) -> bool:
-        "True if a rule can be followed."
-        return not self.lacks(rule)
 
 # %% ../../../nbs/9_simulators/crafter/19_warnings.ipynb #7ab95a0c
 def _listed(names: Iterable[str]) -> str:
@@ -59,8 +55,8 @@ def _listed(names: Iterable[str]) -> str:
 
 def _land(world: CrafterWorld, numbers: Meaning) -> Iterator[tuple[str, str]]:
     "What the landscape leaves without effect, or does not give."
-    where, here = world.environment_settings, materials_of(numbers)
-    biome = where.target_biome or "natural"
+    where, here, place = world.environment_settings, materials_of(numbers), numbers.place
+    biome, creatures = where.target_biome or "natural", getattr(world, "creature_settings", None)
     if "water" not in here:
         yield "environment_settings.target_biome", (
             f"a {biome} world has no water: an agent that cannot drink loses health from about step 200 on and dies at "
@@ -69,11 +65,9 @@ def _land(world: CrafterWorld, numbers: Meaning) -> Iterator[tuple[str, str]]:
         if getattr(where, f"{name}_rarity") and name not in here:
             yield (f"environment_settings.{name}_rarity",
                    f"a {biome} world has no mountains, and {name} is found only there")
-    creatures = getattr(world, "creature_settings", None)
     if creatures and creatures.skeletons not in (None, "none") and "path" not in here:
         yield "creature_settings.skeletons", f"a {biome} world has no tunnels, and skeletons live only there"
-    place, needed = numbers.place, {"mountain edge": "stone", "tunnel": "path", "shore": "water"}
-    if place in needed and needed[place] not in here:
+    if not {"mountain edge": {"stone"}, "tunnel": {"path"}, "shore": {"water"}}.get(place, set()) <= here:
         yield "start_settings.place", f"a {biome} world has no {place}, so the player starts in the middle of the map"
 
 # %% ../../../nbs/9_simulators/crafter/19_warnings.ipynb #2fa6ab5c
@@ -86,9 +80,10 @@ def _bag(numbers: Meaning) -> Iterator[tuple[str, str]]:
         users = {made: rule for made, rule in rules.items() if name in rule.get("nearby" if near else "uses", ())}
         mined = [material for material, rule in constants.collect.items() if name in rule["require"]]
         there = reach.map | ({"stone"} if "stone" in reach.items else set())     # a stone that was placed can be mined
-        if users and not any(map(reach.allows, users.values())):
-            missing = set.union(*map(reach.lacks, users.values()))
-            yield where, f"{name} is of use only for {_listed(users)}, and {_listed(missing)} cannot be had here"
+        lacking = [reach.lacks(rule) for rule in users.values()]
+        if users and all(lacking):
+            missing = _listed(set.union(*lacking))
+            yield where, f"{name} is of use only for {_listed(users)}, and {missing} cannot be had here"
         elif mined and not there & set(mined):
             yield where, f"{name} is needed only to mine {_listed(mined)}, and there is none here"
         elif name == "diamond":

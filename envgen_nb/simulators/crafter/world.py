@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['Rarity', 'Biome', 'Density', 'Thing', 'Objective', 'Moment', 'TimeOfDay', 'Place', 'IN_THE_BAG', 'Achieved',
-           'PREREQUISITES', 'STOCK_ORES', 'RARITIES', 'LANDSCAPES', 'NO_CREATURES', 'POPULATIONS', 'THINGS', 'MOMENTS',
-           'PLACES', 'RIPE', 'CLOCKS', 'LIFE', 'EnvironmentSettings', 'InventorySettings', 'CrafterWorld',
-           'CreatureSettings', 'StartSettings', 'EpisodeSettings', 'achieved_at_start', 'ExtendedCrafterWorld', 'Ore',
-           'Landscape', 'Population', 'Meaning', 'meaning']
+           'PREREQUISITES', 'RARITIES', 'LANDSCAPES', 'NO_CREATURES', 'POPULATIONS', 'THINGS', 'MOMENTS', 'PLACES',
+           'RIPE', 'CLOCKS', 'LIFE', 'EnvironmentSettings', 'InventorySettings', 'CrafterWorld', 'CreatureSettings',
+           'StartSettings', 'EpisodeSettings', 'achieved_at_start', 'ExtendedCrafterWorld', 'Ore', 'Landscape',
+           'Population', 'Meaning', 'meaning']
 
 # %% ../../../nbs/9_simulators/crafter/01_world.ipynb #86623e3c
 import functools
@@ -209,12 +209,11 @@ class Ore:
     anywhere: bool = False   # True: tried wherever mountain > 0.18; False: where the ordinary game tries it
 
 
-STOCK_ORES = {"coal": Ore(0.85), "iron": Ore(0.75), "diamond": Ore(0.994), "tree": Ore(0.8)}
-RARITIES = {
-    "coal": {"very common": 0.75, "common": 0.85, "rare": 0.95},
-    "iron": {"very common": 0.65, "common": 0.75, "rare": 0.85},
-    "diamond": {"very common": 0.85, "common": 0.90, "rare": 0.994},
-    "tree": {"very common": 0.70, "common": 0.80, "rare": 0.90},
+RARITIES: dict[str, dict[str | None, float]] = {     # None: not set, as in the ordinary game
+    "coal": {"very common": 0.75, "common": 0.85, "rare": 0.95, None: 0.85},
+    "iron": {"very common": 0.65, "common": 0.75, "rare": 0.85, None: 0.75},
+    "diamond": {"very common": 0.85, "common": 0.90, "rare": 0.994, None: 0.994},
+    "tree": {"very common": 0.70, "common": 0.80, "rare": 0.90, None: 0.80},
 }
 
 # %% ../../../nbs/9_simulators/crafter/01_world.ipynb #82dbdae2
@@ -266,9 +265,7 @@ POPULATIONS = {
 }
 
 # %% ../../../nbs/9_simulators/crafter/01_world.ipynb #e5bc898a
-THINGS = get_args(Thing)                                             # in the order of their placing
-MOMENTS = get_args(Moment)
-PLACES = get_args(Place)
+THINGS, MOMENTS, PLACES = map(get_args, (Thing, Moment, Place))      # the things in the order of their placing
 RIPE = 301                                                           # steps; a plant is ripe after more than 300
 CLOCKS = {"morning": 0, "noon": 60, "evening": 130, "night": 180}   # steps that the clock is ahead
 LIFE = ("health", "food", "drink", "energy")
@@ -278,7 +275,7 @@ LIFE = ("health", "food", "drink", "energy")
 class Meaning:
     "A world in numbers: all that an engine needs to know. The defaults are the ordinary game."
     landscape: Landscape = LANDSCAPES["natural"]
-    ores: tuple[Ore, Ore, Ore, Ore] = tuple(STOCK_ORES.values())      # coal, iron, diamond, tree
+    ores: tuple[Ore, ...] = tuple(Ore(row[None]) for row in RARITIES.values())      # coal, iron, diamond, tree
     cows: Population = POPULATIONS["cows"]["common"]
     zombies: Population = POPULATIONS["zombies"]["common"]
     skeletons: Population = POPULATIONS["skeletons"]["common"]
@@ -318,13 +315,11 @@ def meaning(
     "What a world's settings mean in numbers."
     if world is None:
         return Meaning()
-    where = world.environment_settings
-    ores = []
-    for name, stock in STOCK_ORES.items():
-        rarity = getattr(where, f"{name}_rarity")
-        ores.append(Ore(RARITIES[name][rarity], anywhere=name != "tree") if rarity else stock)
-    bag = tuple(world.inventory_settings.model_dump(exclude_none=True).items())
-    found = Meaning(landscape=LANDSCAPES[where.target_biome or "natural"], ores=tuple(ores), inventory=bag)
+    where, bag = world.environment_settings, world.inventory_settings.model_dump(exclude_none=True)
+    rarities = {name: getattr(where, f"{name}_rarity") for name in RARITIES}
+    found = Meaning(landscape=LANDSCAPES[where.target_biome or "natural"], inventory=tuple(bag.items()),
+                    ores=tuple(Ore(RARITIES[name][rarity], anywhere=bool(rarity) and name != "tree")
+                               for name, rarity in rarities.items()))
     if not isinstance(world, ExtendedCrafterWorld):
         return found
     creatures, start, episode = world.creature_settings, world.start_settings, world.episode_settings
@@ -332,11 +327,11 @@ def meaning(
     if creatures.peaceful:
         levels |= {"zombies": "none", "skeletons": "none"}
     near = {*(start.near or ()), *(() if start.plant_grown is None else ("ripe_plant",))}
-    life = tuple((name, getattr(start, name)) for name in LIFE if getattr(start, name) is not None)
+    life = start.model_dump(include=set(LIFE), exclude_none=True)
     return replace(found, clock=CLOCKS[start.time_of_day or "morning"], moment=start.start_from or "",
                    timed=bool(start.start_from and start.time_of_day), place=start.place or "",
                    near=tuple(thing for thing in THINGS if thing in near),
                    plant=RIPE if start.plant_grown is None else start.plant_grown,
-                   inventory=life + found.inventory, length=episode.length, goal=episode.goal or "",
+                   inventory=(*life.items(), *bag.items()), length=episode.length, goal=episode.goal or "",
                    achieved=achieved_at_start(world),
                    **{name: POPULATIONS[name][level] for name, level in levels.items()})

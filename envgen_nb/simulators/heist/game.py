@@ -9,7 +9,7 @@ __all__ = ['procgen_package', 'check_installed', 'Games']
 import ctypes
 import importlib.util
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,54 +27,42 @@ def _procgen_env() -> ModuleType:
     return sys.modules["procgen.env"]
 
 
-class _Gym3:
+def _through_gym3(num: int, **options: Any) -> SimpleNamespace:
     "The games as `procgen` has them."
+    env = _procgen_env().ProcgenGym3Env(num=num, **options)
+    env._reuse_arrays = True                             # an option of gym3 that Procgen does not pass on
+    buffer = env._ffi.new(f"char[{_SIZE}]")
 
-    def __init__(self, num: int, **options: Any):
-        self._env = _procgen_env().ProcgenGym3Env(num=num, **options)
-        self._env._reuse_arrays = True                           # an option of gym3 that Procgen does not pass on
-        self._buffer = self._env._ffi.new(f"char[{_SIZE}]")
-        self.call, self.close = self._env.call_c_func, self._env.close
-
-    def act(self, actions: np.ndarray) -> None:
-        self._env.act(actions)
-
-    def observe(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        rewards, obs, first = self._env.observe()
+    def observe() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        rewards, obs, first = env.observe()
         return obs["rgb"], rewards, first
 
-    def large(self) -> np.ndarray:
-        return np.stack([info["rgb"] for info in self._env.get_info()])
-
-    def get_state(self, index: int) -> bytes:
-        return bytes(self._env._ffi.buffer(self._buffer, self.call("get_state", index, self._buffer, _SIZE)))
+    return SimpleNamespace(
+        act=env.act, observe=observe, call=env.call_c_func, close=env.close,
+        large=lambda: np.stack([info["rgb"] for info in env.get_info()]),
+        get_state=lambda index: bytes(env._ffi.buffer(buffer, env.call_c_func("get_state", index, buffer, _SIZE))))
 
 # %% ../../../nbs/9_simulators/heist/04_game.ipynb #1baf86ed
-class _Ctypes:
+def _through_ctypes(num: int, **options: Any) -> SimpleNamespace:
     "The games as `procgen_gym` has them."
+    from procgen_gym import ProcgenVecEnv
+    env, buffer = ProcgenVecEnv(num_envs=num, **options), ctypes.create_string_buffer(_SIZE)
+    lib = env._clib
 
-    def __init__(self, num: int, **options: Any):
-        from procgen_gym import ProcgenVecEnv
-        self._env = ProcgenVecEnv(num_envs=num, **options)
-        self._lib, self.close = self._env._clib, self._env.close
-        self._buffer, self.call = ctypes.create_string_buffer(_SIZE), self._lib.call_c_func
+    def observe() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        lib.observe()
+        return lib.get_ob_bufs()["rgb"], lib.get_reward_buf(), lib.get_first_buf().view(bool)
 
-    def act(self, actions: np.ndarray) -> None:
-        self._lib.act(actions)
+    def large() -> np.ndarray:
+        lib.observe()
+        return lib.get_info_bufs()["rgb"].copy()
 
-    def observe(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        self._lib.observe()
-        return self._lib.get_ob_bufs()["rgb"], self._lib.get_reward_buf(), self._lib.get_first_buf().view(bool)
-
-    def large(self) -> np.ndarray:
-        self._lib.observe()
-        return self._lib.get_info_bufs()["rgb"].copy()
-
-    def get_state(self, index: int) -> bytes:
-        return ctypes.string_at(self._buffer, self.call("get_state", index, self._buffer, _SIZE))
+    return SimpleNamespace(
+        act=lib.act, observe=observe, call=lib.call_c_func, close=env.close, large=large,
+        get_state=lambda index: ctypes.string_at(buffer, lib.call_c_func("get_state", index, buffer, _SIZE)))
 
 # %% ../../../nbs/9_simulators/heist/04_game.ipynb #70f5550b
-_PACKAGES = {"procgen": _Gym3, "procgen_gym": _Ctypes}
+_PACKAGES = {"procgen": _through_gym3, "procgen_gym": _through_ctypes}
 
 
 def procgen_package() -> str | None:
