@@ -148,25 +148,6 @@ class HeistVectorEnv(EpisodeVectorEnv):
     def _cut_of(self, world: HeistWorld | None) -> tuple[int | None, str | None]:
         return (world.length, world.goal) if world else (None, None)
 
-    def _seed(self, seed: int | Sequence[int]) -> None:
-        "Open new games, each at its very beginning; `ValueError` for seeds that Procgen does not take."
-        single = not isinstance(seed, Sequence | np.ndarray)
-        for one in [seed] if single else seed:
-            check_number("a seed", one, 0, _INT, optional=False)
-        super()._seed(seed)
-        self.close_extras()
-        self._background = None
-        self._games = Games(self.num_envs, int(seed) if single else 0, self.mode, self._threads)
-        for i in range(0 if single else self.num_envs):
-            with contextlib.closing(Games(1, self._base[i], self.mode)) as alone:
-                self._games.set_state(i, alone.get_state(0))
-        self._first = [read_state(self._games.get_state(i)) for i in range(self.num_envs)]
-        self._level = [(1, state) for state in self._first]      # the last ordinary level of each, with its number
-        self._last = np.empty_like(self._games.pictures)         # as they were before the last step
-        self._possible, self._unlocked, self._left = np.zeros((3, self.num_envs, len(OBJECTIVES)), bool)
-        self._spots = np.zeros((self.num_envs, 6, 24), np.int64)
-        self._native = np.ones(self.num_envs, bool)              # True: the next level will be the ordinary one
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._look()
@@ -175,6 +156,27 @@ class HeistVectorEnv(EpisodeVectorEnv):
         "Close the games, if they were made."
         for games in filter(None, (self._games, self._background)):
             games.close()
+
+# %% ../../../nbs/9_simulators/heist/05_vector.ipynb #c0de6a02
+@patch
+def _seed(self: HeistVectorEnv, seed: int | Sequence[int]) -> None:
+    "Open new games, each at its very beginning; `ValueError` for seeds that Procgen does not take."
+    single = not isinstance(seed, Sequence | np.ndarray)
+    for one in [seed] if single else seed:
+        check_number("a seed", one, 0, _INT, optional=False)
+    EpisodeVectorEnv._seed(self, seed)
+    self.close_extras()
+    self._background = None
+    self._games = Games(self.num_envs, int(seed) if single else 0, self.mode, self._threads)
+    for i in range(0 if single else self.num_envs):
+        with contextlib.closing(Games(1, self._base[i], self.mode)) as alone:
+            self._games.set_state(i, alone.get_state(0))
+    self._first = [read_state(self._games.get_state(i)) for i in range(self.num_envs)]
+    self._level = [(1, state) for state in self._first]      # the last ordinary level of each, with its number
+    self._last = np.empty_like(self._games.pictures)         # as they were before the last step
+    self._possible, self._unlocked, self._left = np.zeros((3, self.num_envs, len(OBJECTIVES)), bool)
+    self._spots = np.zeros((self.num_envs, 6, 24), np.int64)
+    self._native = np.ones(self.num_envs, bool)              # True: the next level will be the ordinary one
 
 # %% ../../../nbs/9_simulators/heist/05_vector.ipynb #addfc31d
 @patch
