@@ -23,7 +23,7 @@ NOTHING_SET = [None, CrafterWorld(), ExtendedCrafterWorld(),
 
 def game_in(env):
     "The package's game in a single environment of the reference."
-    return env._venv._engine.subs[0].game
+    return env._venv._engine.games[0]
 
 
 def things(env):

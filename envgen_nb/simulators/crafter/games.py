@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from fastcore.basics import patch
 
 from .reference import ACTIONS, ITEMS, OBJECTIVES, SIZE, Game
 from .spaces import KnownWorld, observation_arrays
@@ -135,74 +136,6 @@ def unpack_game(spec: EngineSpec, state: bytes) -> tuple[Saved, int, int, int, b
         raise ValueError("broken: this is no game that could have been played")
     return saved, seed, episode, played, actions
 
-# %% ../../../nbs/9_simulators/crafter/05_games.ipynb #e03e2ecf
-class _SubEnv:
-    "One game and its counters, writing to its row of the engine's arrays."
-
-    def __init__(self, engine: "Reference", index: int):
-        self.engine, self.spec, self.index = engine, engine.spec, index
-        self.seed, self.episode, self.played = self.spec.seeds[index], 0, 0
-        self.world = self.next = self.spec.worlds[index % len(self.spec.worlds)]
-        self.row["world"] = self.row["next_world"] = self.world.index
-
-    @property
-    def row(self) -> np.void:
-        "Its record of the board."
-        return self.engine.board[self.index]
-
-    def look(self, parts: dict[str, np.ndarray]) -> None:
-        "Look at the game, once: write what is seen, and where the game is."
-        game, row, seen = self.game, self.row, {name: part[self.index] for name, part in parts.items()}
-        if "pixels" in seen:
-            seen["pixels"][...] = game.picture()
-        elif self.spec.noise:
-            game.skip_picture()
-        if "material" in seen:
-            write_symbols(game, seen)
-        row["achievements"] = [game._player.achievements[name] for name in OBJECTIVES]
-        row["given"] = [name in game._given for name in OBJECTIVES]
-        row["inventory"], row["position"] = list(game._player.inventory.values()), game._player.pos
-
-    def start(self, episode: int) -> None:
-        "Start an episode in the world that is assigned, and do not look yet."
-        self.world, self.episode, self.total = self.next, episode, 0.0
-        self.row["world"], self.row["ended"] = self.world.index, False
-        self.game = Game(self.world.numbers, self.seed, self.world.length, self.spec.size)
-        self.game.begin(episode)
-
-    def begin(self) -> None:
-        "Begin the next episode."
-        self.start(self.episode + 1)
-        self.look(self.engine.now)
-
-    def step(self) -> None:
-        "Play the action on the board."
-        row = self.row
-        row["reward"], row["terminated"], row["truncated"] = 0.0, False, False
-        if row["ended"]:
-            self.begin()
-        elif not row["finished"]:
-            reward, died, over = self.game.advance(int(row["action"]))
-            self.total += reward
-            row["reward"], row["terminated"], row["truncated"] = reward, died, over and not died
-            ended = died or over
-            self.look(self.engine.final if ended and not self.spec.next_step else self.engine.now)
-            if ended:
-                self.end()
-
-    def end(self) -> None:
-        "The episode is over: report it, and begin the next, now or in the next step, unless the quota is full."
-        row, self.played = self.row, self.played + 1
-        row["counts"], row["last_given"] = row["achievements"], row["given"]
-        row["total"], row["length"], row["last_world"] = self.total, self.game._step, self.world.index
-        row["finished"] = self.played == self.spec.quota
-        row["ended"] = self.spec.next_step and not row["finished"]
-        if not self.spec.next_step and not row["finished"]:
-            self.begin()
-        elif not self.spec.next_step:
-            for name, part in self.engine.now.items():
-                part[self.index] = self.engine.final[name][self.index]
-
 # %% ../../../nbs/9_simulators/crafter/05_games.ipynb #f31ed570
 def replay(game: Game, actions: bytes, noise: bool = True) -> float:
     "Play an episode again up to the last action, and do not look then: the rewards added up."
@@ -216,27 +149,41 @@ def replay(game: Game, actions: bytes, noise: bool = True) -> float:
 # %% ../../../nbs/9_simulators/crafter/05_games.ipynb #254c1db0
 class Reference:
     "Plays the sub-environments of a specification in the package's own code."
+
     def __init__(self, spec: EngineSpec):
         count = len(spec.seeds)
         self.spec, self.board = spec, np.zeros(count, BOARD)
         self.now, self.final = (observation_arrays(spec.obs, count, spec.size) for _ in range(2))
-        self.subs = [_SubEnv(self, i) for i in range(count)]
+        self.games: list[Game | None] = [None] * count
+        self.seeds, self.totals = list(spec.seeds), [0.0] * count         # base seeds; returns of the running episodes
+        self.episodes, self.played = [0] * count, [0] * count             # number of the running one; ended ones
+        self.board["world"] = self.board["next_world"] = np.arange(count) % len(spec.worlds)
 
     def reset(self, seeds: Sequence[int | None]) -> None:
         "The next episode of every sub-environment, or the first of a new base seed; the quota counts from here."
         self.board["reward"] = 0
         for name in ("finished", "terminated", "truncated"):
             self.board[name] = False
-        for sub, seed in zip(self.subs, seeds, strict=True):
+        for i, seed in enumerate(seeds):
             if seed is not None:
-                sub.seed, sub.episode = seed, 0
-            sub.played = 0
-            sub.begin()
+                self.seeds[i], self.episodes[i] = seed, 0
+            self.played[i] = 0
+            self._begin(i)
 
     def step(self) -> None:
         "Play the actions on the board."
-        for sub in self.subs:
-            sub.step()
+        board, same_step = self.board, not self.spec.next_step
+        board["reward"], board["terminated"], board["truncated"] = 0.0, False, False
+        for i, row in enumerate(board):
+            if row["ended"]:
+                self._begin(i)
+            elif not row["finished"]:
+                row["reward"], died, over = self.games[i].advance(int(row["action"]))
+                self.totals[i] += row["reward"]
+                row["terminated"], row["truncated"] = died, over and not died
+                self._look(i, self.final if same_step and (died or over) else self.now)
+                if died or over:
+                    self._end(i)
 
     def add(self, worlds: Sequence[KnownWorld]) -> None:
         "More worlds, to be assigned."
@@ -245,44 +192,105 @@ class Reference:
     def assign(self, changes: dict[int, int], now: bool) -> None:
         "Other worlds for the next episodes of some; `now`: these begin, and the running ones are dropped."
         for i, world in changes.items():
-            sub = self.subs[i]
-            sub.next, sub.row["next_world"] = self.spec.worlds[world], world
-            if now and not sub.row["finished"] and not sub.row["ended"]:
-                sub.begin()
-
-    def save(self) -> list[bytes]:
-        "Every sub-environment as bytes."
-        return [pack_game(self.spec, sub.world.index, sub.next.index, sub.row["ended"], sub.game, sub.played)
-                for sub in self.subs]
-
-    def unpack(self, state: bytes) -> tuple[Saved, int, int, int, bytes]:
-        "What `load` takes for a sub-environment; `ValueError` that says why this state cannot be used."
-        return unpack_game(self.spec, state)
-
-    def load(self, found: Sequence[tuple[Saved, int, int, int, bytes]]) -> None:
-        "Every sub-environment as it was saved: its episode is played again, in its world, before its next one is set."
-        for sub, (saved, seed, episode, played, actions) in zip(self.subs, found, strict=True):
-            sub.seed, sub.played, sub.next = seed, played, self.spec.worlds[saved.world]
-            sub.start(episode)
-            sub.total = replay(sub.game, actions, self.spec.noise)
-            sub.look(self.now)
-            sub.next, row = self.spec.worlds[saved.next_world], sub.row
-            row["next_world"], row["ended"] = saved.next_world, saved.ended
-            row["finished"] = 0 < self.spec.quota == played
-            row["reward"], row["terminated"], row["truncated"] = 0.0, False, False
-
-    def running(self) -> list[tuple[float, int]]:
-        "The return and the length of each running episode so far."
-        return [(sub.total, sub.game._step) for sub in self.subs]
-
-    def render(self) -> list[np.ndarray]:
-        "The view of each player for people, (450, 450, 3) uint8."
-        return [sub.game.glance() for sub in self.subs]
-
-    def semantic(self) -> np.ndarray:
-        "The whole map of each game, (N, 64, 64) uint8."
-        return np.stack([sub.game._sem_view() for sub in self.subs])
+            row = self.board[i]
+            row["next_world"] = world
+            if now and not row["finished"] and not row["ended"]:
+                self._begin(i)
 
     def close(self) -> None:
         "Drop the games."
-        self.subs.clear()
+        self.games.clear()
+
+# %% ../../../nbs/9_simulators/crafter/05_games.ipynb #c0de2e02
+@patch
+def _start(self: Reference, i: int, episode: int) -> None:
+    "Start an episode in the world that is assigned, and do not look yet."
+    row = self.board[i]
+    world = self.spec.worlds[row["next_world"]]
+    row["world"], row["ended"] = world.index, False
+    self.episodes[i], self.totals[i] = episode, 0.0
+    self.games[i] = Game(world.numbers, self.seeds[i], world.length, self.spec.size)
+    self.games[i].begin(episode)
+
+
+@patch
+def _begin(self: Reference, i: int) -> None:
+    "Begin the next episode."
+    self._start(i, self.episodes[i] + 1)
+    self._look(i, self.now)
+
+
+@patch
+def _look(self: Reference, i: int, parts: dict[str, np.ndarray]) -> None:
+    "Look at a game, once: write what is seen, and where the game is."
+    game, row, seen = self.games[i], self.board[i], {name: part[i] for name, part in parts.items()}
+    if "pixels" in seen:
+        seen["pixels"][...] = game.picture()
+    elif self.spec.noise:
+        game.skip_picture()
+    if "material" in seen:
+        write_symbols(game, seen)
+    row["achievements"] = [game._player.achievements[name] for name in OBJECTIVES]
+    row["given"] = [name in game._given for name in OBJECTIVES]
+    row["inventory"], row["position"] = list(game._player.inventory.values()), game._player.pos
+
+
+@patch
+def _end(self: Reference, i: int) -> None:
+    "Report an episode, and begin the next, now or in the next step, unless the quota is full."
+    row = self.board[i]
+    self.played[i] += 1
+    row["counts"], row["last_given"], row["last_world"] = row["achievements"], row["given"], row["world"]
+    row["total"], row["length"] = self.totals[i], self.games[i]._step
+    row["finished"] = self.played[i] == self.spec.quota
+    row["ended"] = self.spec.next_step and not row["finished"]
+    if not self.spec.next_step and not row["finished"]:
+        self._begin(i)
+    elif not self.spec.next_step:
+        for name, part in self.now.items():
+            part[i] = self.final[name][i]
+
+# %% ../../../nbs/9_simulators/crafter/05_games.ipynb #c0de2e04
+@patch
+def save(self: Reference) -> list[bytes]:
+    "Every sub-environment as bytes."
+    return [pack_game(self.spec, int(row["world"]), int(row["next_world"]), row["ended"], game, played)
+            for row, game, played in zip(self.board, self.games, self.played, strict=True)]
+
+
+@patch
+def unpack(self: Reference, state: bytes) -> tuple[Saved, int, int, int, bytes]:
+    "What `load` takes for a sub-environment; `ValueError` that says why this state cannot be used."
+    return unpack_game(self.spec, state)
+
+
+@patch
+def running(self: Reference) -> list[tuple[float, int]]:
+    "The return and the length of each running episode so far."
+    return [(total, game._step) for total, game in zip(self.totals, self.games, strict=True)]
+
+
+@patch
+def render(self: Reference) -> list[np.ndarray]:
+    "The view of each player for people, (450, 450, 3) uint8."
+    return [game.glance() for game in self.games]
+
+
+@patch
+def semantic(self: Reference) -> np.ndarray:
+    "The whole map of each game, (N, 64, 64) uint8."
+    return np.stack([game._sem_view() for game in self.games])
+
+
+@patch
+def load(self: Reference, found: Sequence[tuple[Saved, int, int, int, bytes]]) -> None:
+    "Every sub-environment as it was saved: its episode is played again, in its world, before its next one is set."
+    self.board["reward"], self.board["terminated"], self.board["truncated"] = 0.0, False, False
+    for i, (saved, seed, episode, played, actions) in enumerate(found):
+        row, self.seeds[i], self.played[i] = self.board[i], seed, played
+        row["next_world"] = saved.world
+        self._start(i, episode)
+        self.totals[i] = replay(self.games[i], actions, self.spec.noise)
+        self._look(i, self.now)
+        row["next_world"], row["ended"] = saved.next_world, saved.ended
+        row["finished"] = 0 < self.spec.quota == played

@@ -11,18 +11,21 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from fastcore.basics import patch
+from PIL import Image, ImageDraw
 
 from .spaces import OBSERVATIONS, check_settings
 from .fast.dynamics import CONDITIONS, DEATHS, NEEDS
 from .player import CrafterPlayer
-from .reference import ACTIONS, AREA, ITEMS, LENGTH, MATERIALS, OBJECTIVES, Game, constants
+from envgen_nb.simulators.crafter.reference import (
+    ACTIONS, AREA, ITEMS, LENGTH, MATERIALS, OBJECTIVES, VIEW, Game, constants,
+)
 from .symbols import THINGS, present
 from .vector import CrafterVectorEnv
 from .warnings import warnings_of
 from .world import PREREQUISITES, CrafterWorld, ExtendedCrafterWorld
-from ...game.vector import AUTORESET_MODES
 from ...game.simulator import Player, Simulator, Things, read_rules
-from ...game.vector import base_seeds
+from ...game.vector import AUTORESET_MODES, base_seeds
 from ...game.world import Complaint, World, check_world
 
 # %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #fbe97945
@@ -47,22 +50,13 @@ def _over(figure: np.ndarray, ground: np.ndarray) -> np.ndarray:
     return (alpha * figure[..., :3].astype(float) + (1 - alpha) * ground).astype(np.uint8)
 
 
-_VIEW = 4, 3      # cells that the player sees to the left and right, and up and down
-
-
-def _frame(picture: np.ndarray, x: int, y: int, cell: int) -> None:
-    "Mark the start: a frame, white with a black edge, around what is seen from a cell."
-    for colour, out in ((0, 2), (255, 0)):
-        left, right = max((x - _VIEW[0]) * cell - out, 0), min((x + _VIEW[0] + 1) * cell + out, picture.shape[1])
-        top, bottom = max((y - _VIEW[1]) * cell - out, 0), min((y + _VIEW[1] + 1) * cell + out, picture.shape[0])
-        picture[top:top + 2, left:right] = picture[bottom - 2:bottom, left:right] = colour
-        picture[top:bottom, left:left + 2] = picture[top:bottom, right - 2:right] = colour
-
-
 def _draw(game: Game) -> np.ndarray:
-    "The map with the start marked and the player's view beside it, (512, 1032, 3) uint8."
-    above = np.ascontiguousarray(_draw_map(game))
-    _frame(above, *game._player.pos.tolist(), cell=8)
+    "The map with a frame around what the player sees, and its view beside it, (512, 1032, 3) uint8."
+    above, (x, y) = Image.fromarray(_draw_map(game)), game._player.pos.tolist()
+    corners = np.array([x - VIEW[0] // 2, y - VIEW[1] // 2, x + VIEW[0] // 2 + 1, y + VIEW[1] // 2 + 1]) * 8
+    for colour, out in (("black", 2), ("white", 0)):
+        edges = np.clip(corners + (-out, -out, out - 1, out - 1), 0, 511).tolist()
+        ImageDraw.Draw(above).rectangle(edges, outline=colour, width=2)
     return np.concatenate([above, np.full((512, 8, 3), 255, np.uint8), game.glance(512)], axis=1)
 
 
@@ -306,36 +300,6 @@ class Crafter(Simulator):
         "Which settings the game's rules leave without effect, and why."
         return warnings_of(world)
 
-    def practice(self, objective: str, vocabulary: str = "default") -> list[World]:
-        "Worlds that put the agent one step before the objective, the most to the point first."
-        more = _PRACTICE_EXTENDED[self.check_objective(objective)] if vocabulary == "extended" else []
-        return [check_world(ExtendedCrafterWorld, data)[0] for data in more] + super().practice(objective, vocabulary)
-
-    def frontier(self, objective: str, rates: Mapping[str, float], vocabulary: str = "default",
-                 given: Sequence[str] = ()) -> list[World]:
-        "Worlds that start from a moment just before the objective, and are cut when it is reached."
-        model, before = self.world_class(vocabulary), self.prerequisites(objective)
-        if not issubclass(model, ExtendedCrafterWorld) or not before:
-            return []
-        rarest = {"start_from": f"after {min(before, key=lambda name: (rates[name], name))}"}
-        starts = _FRONTIER.get(objective, [({}, rarest)])
-        if given:
-            bag, near = _supplied(given) or ({}, [])
-            starts = [(starts[0][0] | bag, starts[0][1] | ({"near": near} if near else {}))] if bag or near else []
-        return [check_world(model, data)[0] for data in _back(objective, *((200, *start) for start in starts))]
-
-    def backward(self, objective: str, vocabulary: str = "default") -> list[World]:
-        "Worlds that start from moments just before the objective, the nearest first, and are cut when it is reached."
-        model, before = self.world_class(vocabulary), self.prerequisites(objective)
-        if not issubclass(model, ExtendedCrafterWorld) or not before:
-            return []
-        last = ((200, {}, {"start_from": f"after {before[-1]}"}),)
-        return [check_world(model, data)[0] for data in _BACKWARD.get(objective) or _back(objective, *last)]
-
-    def start_moment(self, world: World) -> str | None:
-        "Return the setting `start_from` of a world of the extended vocabulary."
-        return world.start_settings.start_from if isinstance(world, ExtendedCrafterWorld) else None
-
     def player(self, obs: str) -> Player | None:
         "`CrafterPlayer`, which sees symbols; it is compiled when it first plays."
         return CrafterPlayer() if obs == "symbols" else None
@@ -344,14 +308,55 @@ class Crafter(Simulator):
         "`THINGS`: what is in the bag, and which materials are next to the player."
         return Things(THINGS, present) if obs == "symbols" else None
 
-    def score(self, success_rates: Mapping[str, float]) -> float:
-        "The Crafter score of success rates in percent, 0 to 100: their geometric mean after adding 1, minus 1."
-        if missing := sorted(set(OBJECTIVES) - set(success_rates)):
-            raise ValueError(f"no success rate for {', '.join(missing)}")
-        rates = np.array([success_rates[name] for name in OBJECTIVES], float)
-        if not ((0 <= rates) & (rates <= 100)).all():
-            raise ValueError("success rates are percentages from 0 to 100")
-        return float(np.expm1(np.log1p(rates).mean()))
+# %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #c0de5a02
+@patch
+def practice(self: Crafter, objective: str, vocabulary: str = "default") -> list[World]:
+    "Worlds that put the agent one step before the objective, the most to the point first."
+    more = _PRACTICE_EXTENDED[self.check_objective(objective)] if vocabulary == "extended" else []
+    own = [check_world(ExtendedCrafterWorld, data)[0] for data in more]
+    return own + Simulator.practice(self, objective, vocabulary)
+
+
+@patch
+def frontier(self: Crafter, objective: str, rates: Mapping[str, float], vocabulary: str = "default",
+             given: Sequence[str] = ()) -> list[World]:
+    "Worlds that start from a moment just before the objective, and are cut when it is reached."
+    model, before = self.world_class(vocabulary), self.prerequisites(objective)
+    if not issubclass(model, ExtendedCrafterWorld) or not before:
+        return []
+    rarest = {"start_from": f"after {min(before, key=lambda name: (rates[name], name))}"}
+    starts = _FRONTIER.get(objective, [({}, rarest)])
+    if given:
+        bag, near = _supplied(given) or ({}, [])
+        starts = [(starts[0][0] | bag, starts[0][1] | ({"near": near} if near else {}))] if bag or near else []
+    return [check_world(model, data)[0] for data in _back(objective, *((200, *start) for start in starts))]
+
+
+@patch
+def backward(self: Crafter, objective: str, vocabulary: str = "default") -> list[World]:
+    "Worlds that start from moments just before the objective, the nearest first, and are cut when it is reached."
+    model, before = self.world_class(vocabulary), self.prerequisites(objective)
+    if not issubclass(model, ExtendedCrafterWorld) or not before:
+        return []
+    last = ((200, {}, {"start_from": f"after {before[-1]}"}),)
+    return [check_world(model, data)[0] for data in _BACKWARD.get(objective) or _back(objective, *last)]
+
+
+@patch
+def start_moment(self: Crafter, world: World) -> str | None:
+    "Return the setting `start_from` of a world of the extended vocabulary."
+    return world.start_settings.start_from if isinstance(world, ExtendedCrafterWorld) else None
+
+# %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #c0de5a03
+@patch
+def score(self: Crafter, success_rates: Mapping[str, float]) -> float:
+    "The Crafter score of success rates in percent, 0 to 100: their geometric mean after adding 1, minus 1."
+    if missing := sorted(set(OBJECTIVES) - set(success_rates)):
+        raise ValueError(f"no success rate for {', '.join(missing)}")
+    rates = np.array([success_rates[name] for name in OBJECTIVES], float)
+    if not ((0 <= rates) & (rates <= 100)).all():
+        raise ValueError("success rates are percentages from 0 to 100")
+    return float(np.expm1(np.log1p(rates).mean()))
 
 # %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #78a3faba
 def _first(world: World | None, seed: int) -> Game:
