@@ -413,11 +413,3 @@ def glance(self: Game, size: int = 450) -> np.ndarray:
         return self.render((size, size))
     finally:
         self._world.random.set_state(before)
-
-
-@patch
-def info(self: Game) -> dict[str, Any]:
-    "The package's info of a step, but for the reward."
-    player = self._player
-    return {"inventory": player.inventory.copy(), "achievements": player.achievements.copy(),
-            "discount": float(player.health > 0), "semantic": self._sem_view(), "player_pos": player.pos.copy()}
