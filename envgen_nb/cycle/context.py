@@ -207,15 +207,14 @@ def _stage(run: RunFolder, goal: int, record: WorldRecord, episodes: Episodes, s
                        dict(zip(names, shares.tolist(), strict=True)))
 
 
-def _state(game: Simulator, position: dict[str, Any], goal: str, numbers: Sequence[int]) -> str:
-    "Return in words whether a ladder is played, and which of its stages; `numbers` are those of the stages."
+def _state(game: Simulator, position: dict[str, Any], goal: str, playing: Sequence[int], stages: int) -> str:
+    "Return in words whether a ladder of so many stages is played, and which of them, by their indices."
     rate, shut = position["rate"], position["shut_by"]
     often = "" if rate is None else f"{goal} is reached in {rate:.1f}% of the ordinary training episodes"
     if position["open"]:
-        playing = [str(numbers.index(world) + 1) for world in position["playing"] if world in numbers]
-        at = f"stage {position['at'] + 1} is the first that is not mastered" if position["at"] < len(numbers) else (
+        at = f"stage {position['at'] + 1} is the first that is not mastered" if position["at"] < stages else (
             "all stages are mastered")
-        return "; ".join(["open", often, at, f"playing: {', '.join(playing) or 'none'}"])
+        return "; ".join(["open", often, at, f"playing: {', '.join(str(k + 1) for k in playing) or 'none'}"])
     if shut is None:
         return "; ".join(filter(None, ["not begun", often]))
     if shut == "goal":
@@ -247,8 +246,12 @@ def ladder_records(
         mine = [number for number, (*_, one) in zip(numbers, run.roles(cycle), strict=True) if one == ladder.goal]
         stages = [_stage(run, goal, records[number], episodes[episodes.worlds == number],
                          steps[episodes.worlds == number]) for number in mine]
-        state = next((_state(run.simulator, one, ladder.goal, mine) for one in positions if one["goal"] == goal), "")
-        found.append(LadderRecord(ladder.goal, tuple(stages), ladder.purpose, state))
+        record = LadderRecord(ladder.goal, tuple(stages), ladder.purpose)
+        if one := next((one for one in positions if one["goal"] == goal), None):
+            playing = tuple(mine.index(world) for world in one["playing"] if world in mine)
+            record = replace(record, state=_state(run.simulator, one, ladder.goal, playing, len(mine)),
+                             at=min(one["at"], len(mine)), playing=playing)
+        found.append(record)
     return tuple(found)
 
 # %% ../../nbs/5_cycle/04_context.ipynb #1add0034

@@ -191,6 +191,8 @@ class LadderRecord:
     stages: tuple[StageRecord, ...]
     purpose: str = ""        # in the designer's words
     state: str = ""          # in words: open or shut, by which gate and number; "": nothing has been played yet
+    at: int = 0              # index of the first stage that is not mastered, or the number of stages
+    playing: tuple[int, ...] = ()   # indices of the stages that were played last
 
 
 @dataclass(frozen=True)
