@@ -214,7 +214,8 @@ def _state(game: Simulator, position: dict[str, Any], goal: str, playing: Sequen
     if position["open"]:
         at = f"stage {position['at'] + 1} is the first that is not mastered" if position["at"] < stages else (
             "all stages are mastered")
-        return "; ".join(["open", often, at, f"playing: {', '.join(str(k + 1) for k in playing) or 'none'}"])
+        now = f"playing: {', '.join(str(k + 1) for k in playing)}" if playing else ""
+        return "; ".join(filter(None, ["open", often, at, now]))
     if shut is None:
         return "; ".join(filter(None, ["not begun", often]))
     if shut == "goal":
