@@ -25,6 +25,10 @@ from envgen_nb.cycle.settings import make_settings  # noqa: E402
 
 SETTINGS = dict(num_cycles=3, num_worlds=4, vocabulary="extended", cycle_steps=98_304, final_steps=0, evaluation_runs=2,
                 evaluation_episodes=10)
+PLAYED = """from envgen_nb.game.simulator import get_simulator
+from envgen_nb.studio.play import Play
+game = get_simulator("crafter")
+Play(game, game.practice("place_table", "extended")[0])"""
 MOVES = ["ArrowLeft", "ArrowDown", "ArrowRight", "t", " ", "1", "ArrowUp"]
 
 
@@ -36,7 +40,7 @@ def picture(seen: Browser, shown: str) -> Image.Image:
 
 def keep(image: Image.Image, path: Path, height: int) -> None:
     "Keep the upper part of a picture as a small PNG file."
-    few_colours(image.crop((0, 0, image.width, min(height, image.height)))).save(path, "PNG", optimize=True)
+    few_colours(image.crop((0, 0, image.width, min(height, image.height))), kmeans=3).save(path, "PNG", optimize=True)
     print(path, image.size)
 
 
@@ -72,18 +76,19 @@ def pages(seen: Browser, folder: Path) -> None:
     page.get_by_label("Seeds at once").select_option("4")
     card.locator("figure", has_text="seed 3").wait_for(timeout=60_000)
     page.locator("details", has_text="Legend").locator("summary").first.click()
-    keep(picture(seen, ".envgen-studio .envgen-pages"), folder / "studio-worlds.png", 1100)
+    keep(picture(seen, ".envgen-studio .envgen-pages"), folder / "studio-worlds.png", 884)
 
 
 def play(seen: Browser, folder: Path) -> None:
     "A world that is played with the keyboard, as a clip."
-    card, frames = seen.page.locator(".envgen-card").first, []
-    card.get_by_role("button", name="Play").click()
-    card.get_by_role("application").wait_for()
-    seen.page.wait_for_function("() => document.activeElement.getAttribute('role') === 'application'")
+    seen.open("play.ipynb")
+    seen.run_all()
+    game, frames = seen.page.get_by_role("application"), []
+    game.wait_for(timeout=120_000)
+    game.click()
     for number, key in enumerate(MOVES, start=1):
         seen.page.keyboard.press(key)
-        card.locator(".envgen-play-status").filter(has_text=f"Step {number},").wait_for()
+        seen.page.locator(".envgen-play-status").filter(has_text=f"Step {number},").wait_for()
         frames.append(np.asarray(picture(seen, ".envgen-play")))
     size = tuple(max(frame.shape[k] for frame in frames) for k in (0, 1))
     frames = [np.pad(frame, ((0, size[0] - frame.shape[0]), (0, size[1] - frame.shape[1]), (0, 0)), mode="edge")
@@ -101,6 +106,7 @@ def main(folder: str = "") -> None:
             if type(event).__name__ == "Accepted" and event.cycle == "cycle-2":
                 break
         write_notebook(runs.parent / "studio.ipynb", "from envgen_nb.studio.studio import Studio\nStudio('runs/first')")
+        write_notebook(runs.parent / "play.ipynb", PLAYED)
         with jupyterlab(runs.parent, Path(place) / "home") as lab, browser(lab, pictures=False) as seen:
             seen.page.set_viewport_size({"width": 1400, "height": 2400})
             seen.open("studio.ipynb")

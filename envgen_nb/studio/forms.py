@@ -42,6 +42,7 @@ def setting_field(editor: Editor, name: str) -> widgets.DOMWidget:
     else:
         bounds = {bound: next((getattr(one, bound) for one in of.metadata if hasattr(one, bound)), usual)
                   for bound, usual in (("ge", 0), ("le", 10**12))}
+        bounds |= {"ge": 0} if of.default is None else {}            # 0 in the control: no limit
         kind = widgets.BoundedFloatText if of.annotation is float else widgets.BoundedIntText
         made, offer = number_field(LABELS[name], of.description, kind, min=bounds["ge"], max=bounds["le"],
                                    step=0.05 if of.annotation is float else 1), None
