@@ -73,9 +73,9 @@ def in_the_kernel(long: Path) -> None:
     os.chdir(long.parent.parent)                                 # the runs folder is `runs`
     with timed("the imports", 60):
         from envgen_nb.results.report import write_report
-        from envgen_nb.studio.history import history_view
+        from envgen_nb.studio.conversation import history_view
+        from envgen_nb.studio.play import watch_view
         from envgen_nb.studio.studio import PAGES, Studio
-        from envgen_nb.studio.watch import watch_view
     with timed("the studio opens on a run of 50 cycles", 2):
         studio = Studio(long)
         studio._picture()

@@ -34,8 +34,8 @@ from envgen_nb.experiment.batch import (
 from envgen_nb.extras.check import check_runs, check_settings
 from envgen_nb.extras.cli import main
 from envgen_nb.results.report import write_report
-from envgen_nb.studio.history import asked, templates_of
-from envgen_nb.studio.watch import watched
+from envgen_nb.studio.conversation import asked, templates_of
+from envgen_nb.studio.play import watched
 
 ROOT = Path(__file__).parent.parent
 ENVGEN = Path(sys.executable).with_name("envgen")

@@ -32,10 +32,9 @@ from envgen_nb.game.simulator import get_simulator
 from envgen_nb.results import history
 from envgen_nb.results.figures import BEFORE_EDIT, worlds_html
 from envgen_nb.studio.compare import Comparison
-from envgen_nb.studio.conversation import conversation_html, drafts_view, manual_view
+from envgen_nb.studio.conversation import conversation_html, drafts_view, manual_view, start_from
 from envgen_nb.studio.editor import Editor, apply, show_run
 from envgen_nb.studio.forms import editor_view, estimate, names_view, settings_view
-from envgen_nb.studio.history import start_from
 from envgen_nb.studio.play import Play
 from envgen_nb.studio.session import Session
 from envgen_nb.studio.step import curves_view, status_html

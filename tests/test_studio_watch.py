@@ -14,9 +14,9 @@ from envgen_nb.cycle.settings import make_settings
 from envgen_nb.results.report import write_report
 
 SHOW = """
-from envgen_nb.studio.history import history_view
+from envgen_nb.studio.conversation import history_view
 from envgen_nb.studio.session import Session
-from envgen_nb.studio.watch import watch_view
+from envgen_nb.studio.play import watch_view
 session = Session("runs/small")
 watch_view(session)
 """

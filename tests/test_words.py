@@ -27,8 +27,8 @@ from envgen_nb.designer.prompt import (
 )
 from envgen_nb.game.files import write_text
 from envgen_nb.game.simulator import get_simulator
+from envgen_nb.studio.conversation import templates_of
 from envgen_nb.studio.editor import Editor
-from envgen_nb.studio.history import templates_of
 
 GUIDE = (Path(__file__).parent.parent / "docs" / "guides" / "placeholders.md").read_text()
 CRAFTER = get_simulator("crafter")
