@@ -394,11 +394,10 @@ def _play(args: argparse.Namespace) -> int:
     return 0
 
 # %% ../../nbs/extras/07_cli.ipynb #1e550201
-@subcommand("lessons", "ask the designer of a run for its lessons, or merge those of several runs",
-            arg("runs", nargs="+", type=path, metavar="RUN", help="the folder of a finished run with ladders"),
+@subcommand(arg("runs", nargs="+", type=path, metavar="RUN", help="the folder of a finished run with ladders"),
             arg("--out", type=path, metavar="FILE", help="write the list into this new file"))
 def _lessons(args: argparse.Namespace) -> int:
-    "Print what the designers of runs have learned; several lists are merged into one by asking once more."
+    "Ask the designer of a run for its lessons, or merge those of several runs by asking once more."
     from envgen_nb.cycle.folder import RunFolder
     from envgen_nb.cycle.lessons import ask_lessons, merge_lessons
     from envgen_nb.designer.lessons import format_lessons
