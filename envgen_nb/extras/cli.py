@@ -18,14 +18,16 @@ import sys
 import textwrap
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import envgen_nb
+from ..designer.reply import MAX_ENVIRONMENTS, Design, ladders_of, read_reply
 from ..experiment.places import places
 from ..game.files import local_path, write_text
-from ..game.world import printable
+from ..game.world import Complaint, printable
 from ..game.simulator import Simulator, games, get_simulator
 from ..game.words import counted
 from ..game.world_files import load_worlds
@@ -324,29 +326,44 @@ def _game(name: str) -> Simulator:
     return get_simulator(name)
 
 
+def _designs(game: Simulator, vocabulary: str, text: str) -> tuple[list[Design], list[Complaint]]:
+    "Return the worlds or ladders of a file, and what is wrong with it."
+    model = game.world_class(vocabulary)
+    worlds, complaints = load_worlds(model, text)
+    found = read_reply(text, model, MAX_ENVIRONMENTS, objectives=game.objectives)
+    if complaints and (ladders_of(found.designs) or any(one.place.startswith("Ladder") for one in found.complaints)):
+        return list(found.designs), list(found.complaints)
+    return [Design(world) for world in worlds], complaints
+
+
 @subcommand(GAME,
-            arg("file", type=path, help="a JSON list of worlds, in the form of the EnvGen authors' files"),
+            arg("file", type=path, help="a JSON list of worlds, in the form of the EnvGen authors' files; or ladders, "
+                                        "as a designer writes them"),
             arg("--out", type=path, metavar="PNG", help="draw the worlds into this picture"),
             arg("--seed", type=int, default=0, help="of the maps (default 0)"), VOCABULARY)
 def _worlds(args: argparse.Namespace) -> int:
-    "Check a file of worlds (exit status 1 if it is wrong), warn of settings without effect, and draw it."
+    "Check a file of worlds or ladders (exit status 1 if it is wrong), warn of settings without effect, and draw it."
     simulator = _game(args.simulator)
     text = Path(args.file).read_text(encoding="utf-8")
-    worlds, complaints = load_worlds(simulator.world_class(args.vocabulary), text)
+    designs, complaints = _designs(simulator, args.vocabulary, text)
     for complaint in complaints:
         print(complaint, file=sys.stderr)
     if complaints:
         return 1
-    for number, world in enumerate(worlds, start=1):
+    numbers: Counter[str] = Counter()
+    for design in designs:
+        world, goal = design.world, design.goal
+        numbers[goal] += 1
         counts = ", ".join(f"{name} {value}" for name, value in simulator.describe(world, args.seed).items()
                            if value is not None)                # no distance to what is not there
-        print(f"Environment {number}: {world}\n    {counts}")
+        print(f"Ladder {goal}, stage {numbers[goal]}: {world}" if goal else f"Environment {numbers[goal]}: {world}")
+        moment = simulator.start_moment(world)
+        print(f"    starts at a moment of the agent's own episodes: {moment}" if moment else f"    {counts}")
         for warning in simulator.warnings(world):
             print(f"    warning: {warning}")
     if args.out:
-        from envgen_nb.cycle.context import write_sheet
-        write_sheet(args.out, [simulator.preview(world, args.seed) for world in worlds],
-                    [f"Environment {number}" for number in range(1, len(worlds) + 1)])
+        from envgen_nb.cycle.context import draw_designs
+        draw_designs(args.out, simulator, designs, seed=args.seed)
         print(f"drawn in {args.out}")
     return 0
 
