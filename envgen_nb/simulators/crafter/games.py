@@ -41,7 +41,7 @@ BOARD = np.dtype([
 
 # %% ../../../nbs/9_simulators/crafter/05_games.ipynb #991d5d5d
 class EngineSpec(NamedTuple):
-    "What an engine has to know before it plays."
+    "The settings of an engine."
     worlds: list[KnownWorld]   # all that are known; more may come. Sub-environment i begins in worlds[i % len(worlds)]
     seeds: tuple[int, ...]     # base seed of each sub-environment
     obs: str                   # kind of observation
@@ -52,7 +52,7 @@ class EngineSpec(NamedTuple):
 
 # %% ../../../nbs/9_simulators/crafter/05_games.ipynb #3874bed2
 def seal(
-    magic: bytes,   # 8 bytes that say what this is
+    magic: bytes,   # 8 bytes, the kind of state
     body: bytes,
 ) -> bytes:
     "Bytes with a name before them and a checksum behind."
@@ -127,7 +127,7 @@ def pack_game(spec: EngineSpec, world: int, next_world: int, ended: bool, game: 
 
 
 def unpack_game(spec: EngineSpec, state: bytes) -> tuple[Saved, int, int, int, bytes]:
-    "Bytes as a saved game: its base seed, episode, episodes played and actions; `ValueError` that says why not."
+    "Bytes as a saved game: its base seed, episode, episodes played and actions; or `ValueError` with the reason."
     saved = unpack_saved(_MAGICS, spec, state)
     seed, episode, played, count = _HEAD.unpack(saved.body[:_HEAD.size].ljust(_HEAD.size, b"\0"))
     actions = saved.body[_HEAD.size:]
@@ -250,7 +250,7 @@ def save(self: Reference) -> list[bytes]:
 
 @patch
 def unpack(self: Reference, state: bytes) -> tuple[Saved, int, int, int, bytes]:
-    "What `load` takes for a sub-environment; `ValueError` that says why this state cannot be used."
+    "Read a state for `load`; `ValueError` with the reason if it cannot be used."
     return unpack_game(self.spec, state)
 
 

@@ -59,7 +59,7 @@ class CrafterWorld(World):
 
     @classmethod
     def from_file_spelling(cls, data: Any) -> Any:
-        "`default` and `very_common`, which configuration files may say, in today's words."
+        "Read `default` and `very_common`, which configuration files may have."
         section = data.get("environment_settings") if isinstance(data, dict) else None
         if not isinstance(section, dict):
             return data
@@ -273,7 +273,7 @@ LIFE = ("health", "food", "drink", "energy")
 
 @dataclass(frozen=True)
 class Meaning:
-    "A world in numbers: all that an engine needs to know. The defaults are the ordinary game."
+    "A world in numbers: all that an engine needs. The defaults are the ordinary game."
     landscape: Landscape = LANDSCAPES["natural"]
     ores: tuple[Ore, ...] = tuple(Ore(row[None]) for row in RARITIES.values())      # coal, iron, diamond, tree
     cows: Population = POPULATIONS["cows"]["common"]
@@ -292,7 +292,7 @@ class Meaning:
 
     @functools.cached_property
     def fingerprint(self) -> bytes:
-        """Eight bytes that tell worlds of different meaning apart, the same in every process.
+        """Eight bytes that differ for worlds of different meaning, the same in every process.
 
         They are made of what differs from the ordinary game, so a field that a later version adds changes none."""
         return hashlib.blake2b(repr(_different(self, type(self)())).encode(), digest_size=8).digest()

@@ -53,7 +53,7 @@ class StateError(ValueError):
 
 @dataclass
 class HeistState:
-    "Everything that Procgen knows of one environment. The arrays may be changed in place."
+    "The whole state of one environment of Procgen. The arrays may be changed in place."
     options: np.ndarray       # () OPTIONS
     level_random: bytes       # the two random generators as they are saved, of the levels and of the game
     game_random: bytes
