@@ -387,7 +387,18 @@ def training_plan(
              if settings.final_steps else "")
     return (f"This is cycle {number} of {settings.num_cycles}. {how.get(settings.curriculum, usual)} An episode in an "
             f"environment is cut after {counted(settings.world_length, 'step')}, if the environment says nothing else. "
-            f"{which}{after}What counts in the end is how well it plays the ordinary game.")
+            f"{which}{after}What counts in the end is how well it plays the ordinary game."
+            f"{_terms(settings, number) if settings.design == 'ladders' else ''}")
+
+
+def _terms(settings: RunSettings, number: int) -> str:
+    "Return in words, for a designer of ladders, how the game is scored, what the agent is, and how often it is asked."
+    left, scoring = settings.num_cycles - number, get_simulator(settings.simulator).scoring
+    memory = "remembers earlier steps" if settings.learner == "ppo-memory" else "does not remember earlier steps"
+    return (f" {scoring}" * bool(scoring)
+            + f" The agent {memory} and discounts rewards by {settings.agent_preset.algorithm.gamma:g} a step. "
+            + (f"You will be asked {counted(left, 'time')} more, to correct the ladders by what has happened." if left
+               else "You are not asked again."))
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #735df5de
 # section → key → how its text is read. Most keys of [designer] are options of the designer, the others are settings.

@@ -367,7 +367,7 @@ def prompt_values(
         "task": simulator.task,
         "objectives": "\n".join(simulator.objectives),
         "parameters": describe_parameters(model),
-        "rules": "\n".join(f"- {rule}" for rule in (*simulator.rules, *model.constraints)),
+        "rules": "\n".join(f"- {rule}" for rule in (*simulator.rules, *model.facts, *model.constraints)),
         "num_worlds": str(num_worlds),
     }
     said = context or DesignContext()

@@ -79,6 +79,7 @@ class Simulator(ABC):
     needs: ClassVar[Mapping[str, tuple[str, ...]]] = _NONE   # objective → conditions that it needs
     costs: ClassVar[Mapping[str, Mapping[str, int]]] = _NONE   # objective → item: how many it uses up
     requires: ClassVar[Mapping[str, tuple[str, ...]]] = _NONE   # objective → see `prerequisites`
+    scoring: ClassVar[str] = ""                        # how `score` and reward are made, and what is not seen, in words
     practice_settings: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = _NONE   # objective → see `practice`
     shows_path: ClassVar[bool] = False                 # `preview` takes path=True and draws the way to the goal
 

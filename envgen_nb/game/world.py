@@ -40,6 +40,7 @@ class World(Section):
     structured output, the studio's controls and the complaints: they cannot disagree.
     """
     constraints: ClassVar[tuple[str, ...]] = ()   # rules that validators check between settings, for the prompt
+    facts: ClassVar[tuple[str, ...]] = ()         # what its settings do to an agent, for the prompt
 
     def settings(self) -> dict[str, Any]:
         "Return what is set as plain JSON data; settings at their usual value are left out."

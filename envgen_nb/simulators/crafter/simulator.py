@@ -267,6 +267,10 @@ class Crafter(Simulator):
     vector_env = CrafterVectorEnv
     autoreset_modes = AUTORESET_MODES
     deaths = DEATHS
+    scoring = ("The score is the geometric mean over the 22 skills of 1 + the success rate in percent, minus 1: a "
+               "skill that goes from 0% to 5% counts as much as one that goes from 16% to 100%. Beside the skills the "
+               "reward has 0.1 for each point of health gained, and -0.1 for each one lost. The agent does not see "
+               "which skills it has reached in an episode, or which count as achieved.")
     conditions = CONDITIONS
     needs = MappingProxyType(NEEDS)
     requires = MappingProxyType(PREREQUISITES)
