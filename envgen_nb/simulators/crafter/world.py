@@ -166,6 +166,15 @@ class ExtendedCrafterWorld(CrafterWorld):
         "collect_wood.",
         "near and achieved name each thing once.",
     )
+    facts: ClassVar[tuple[str, ...]] = (
+        "What is near is at most 3 cells away in each direction. Between a table and a furnace that are near together "
+        "there is a cell from which both are in reach.",
+        "What counts as achieved earns nothing, and the agent unlearns it, in the ordinary game too.",
+        "What is given in the bag is soon spent on other things: an agent that is given just what the goal needs "
+        "seldom reaches it.",
+        "What is learned from moments of the agent's own episodes, with gifts added, shows in the ordinary game more "
+        "than what is learned on new maps with gifts.",
+    )
     creature_settings: CreatureSettings = CreatureSettings()
     start_settings: StartSettings = StartSettings()
     episode_settings: EpisodeSettings = EpisodeSettings()
