@@ -225,7 +225,10 @@ def in_the_original(
     quarters = np.percentile(found.lengths, (25, 75)).tolist()
     held = {name: [(one.conditions, one.episodes, one.steps) for one in held] for name, held in found.held.items()}
     moments = {name: kept for record in run.metrics(cycle)[-1:] for name, kept in record.get("moments", {}).items()}
-    return BaseGameStats(float(found.lengths.mean()), *quarters, deaths, rates, held, moments)
+    used = {run.simulator.start_moment(world) for world in run.worlds(cycle)}
+    facts = {name: said for record in run.metrics(cycle)[-1:] for name, said in record.get("moment_facts", {}).items()
+             if name in used}
+    return BaseGameStats(float(found.lengths.mean()), *quarters, deaths, rates, held, moments, facts)
 
 # %% ../../nbs/5_cycle/04_context.ipynb #1add0032
 def _stage(run: RunFolder, goal: int, record: WorldRecord, episodes: Episodes, steps: np.ndarray) -> StageRecord:

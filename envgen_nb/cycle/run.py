@@ -169,6 +169,8 @@ def _log_rollout(ctx: RunContext, cycle: str, phase: str, rollout: int, report: 
         record["episodes"]["cut"] = episodes.cut.tolist()
     if last and ctx.trainer.venv.moments:
         record["moments"] = ctx.trainer.venv.moments
+        if ctx.settings.design == "ladders":
+            record["moment_facts"] = ctx.trainer.venv.moment_facts()
     if last and (standing := ctx.trainer.curriculum.standing()):
         record["archive"] = [[world, score, retired] for world, (score, retired) in standing.items()]
     if (ladders := ctx.trainer.curriculum.positions()) and (last or _without_rates(ladders) != stood):

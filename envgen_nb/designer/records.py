@@ -11,6 +11,7 @@ __all__ = ['SELDOM', 'Condition', 'MASTERED', 'ENOUGH', 'WorldRecord', 'BaseGame
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 
 from ..game.words import counted
@@ -46,6 +47,7 @@ class BaseGameStats:
     #                                 objective → conditions that it needs, the % of the episodes and of the steps
     #                                 before it was achieved for the first time in which they held together
     moments: Mapping[str, int] = dataclasses.field(default_factory=dict)   # to start from → how many are kept
+    facts: Mapping[str, str] = dataclasses.field(default_factory=dict)     # of some of them → what they are like
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,9 @@ def format_original(found: BaseGameStats) -> str:
         never = [name for name, count in found.moments.items() if not count]
         lines += ["", "Moments of these episodes from which an environment can start, and how many are kept: "
                   f"{', '.join(there) or 'none'}." + (f" There were none of: {', '.join(never)}." if never else "")]
+    if found.facts:
+        lines += ["", "What those are like from which stages start now (medians, and ranges in brackets):", "",
+                  *(f"- {name}: {facts}" for name, facts in found.facts.items())]
     return "\n".join(["## What happened in the ordinary game", "", *lines])
 
 
@@ -218,6 +223,11 @@ def format_ladders(
         lines += [f"  purpose: {' '.join(ladder.purpose.split())}"] if ladder.purpose else []
         for number, stage in enumerate(ladder.stages, 1):
             lines += [f"  stage {number}: {one_line(stage.record.world)}", f"    {_stage(ladder.goal, stage, costs)}"]
+        rates = [stage.record.success.get(ladder.goal, 0.0) if stage.record.episodes >= ENOUGH else None
+                 for stage in ladder.stages]
+        lines += [f"  between stage {k} and {k + 1} there is a gap: {near:.0f}%, then {far:.0f}%"
+                  for k, (near, far) in enumerate(pairwise(rates), 1)
+                  if near is not None and far is not None and near >= 80 and far <= 10]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 

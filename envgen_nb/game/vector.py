@@ -138,6 +138,10 @@ class Optionals:
         "Return how many moments of each kind are kept, to start from; {} where none are."
         return {}
 
+    def moment_facts(self) -> dict[str, str]:
+        "Return in words what the moments of each kind have in common, such as what is in the bag; {}: not known."
+        return {}
+
     @property
     def running(self) -> dict[str, np.ndarray]:
         "The current episodes, in the arrays that `infos` has of ended ones; length 0: none is played. {}: not known."

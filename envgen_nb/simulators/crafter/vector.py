@@ -15,9 +15,10 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from .spaces import MOST_WORLDS, KnownWorld, observation_space
+from .fast.batch import KEPT
 from .fast.dynamics import CONDITIONS
 from .fast.engine import Engine, prepare
-from .reference import ACTIONS, LENGTH, SIZE
+from .reference import ACTIONS, ITEMS, LENGTH, OBJECTIVES, SIZE
 from .games import EngineSpec, Reference
 from .world import MOMENTS, CrafterWorld, meaning
 from ...game.vector import GameVectorEnv, check_worlds
@@ -198,6 +199,34 @@ def set_memory(self: CrafterVectorEnv, state: bytes) -> None:
         raise ValueError(f"this is of an environment {'without' if self._keeps_moments else 'with'} moments")
     if state:
         self._engine.unpack_moments(state)
+
+# %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #1add0202
+def _around(values: np.ndarray) -> str:
+    "Return the median of some numbers and, where they differ, their range: `4 (1-7)`."
+    low, high = int(values.min()), int(values.max())
+    return f"{np.median(values):.0f}" + (f" ({low}-{high})" if low < high else "")
+
+
+@patch
+def moment_facts(self: CrafterVectorEnv) -> dict[str, str]:
+    "Return what is in the bag in the moments of each kind, how the player is, when they are, and what is achieved."
+    found = {}
+    for kind, (name, count) in enumerate(self.moments.items()):
+        games = self._engine.moments[kind * KEPT:kind * KEPT + count]
+        if not count:
+            continue
+        having = {item: games["inventory"][:, k] for k, item in enumerate(ITEMS)}
+        bag = [f"{item} {_around(amount)}" for item, amount in having.items()
+               if item not in _VITALS and np.median(amount) > 0]
+        vitals = [f"{item} {_around(having[item])}" for item in _VITALS]
+        often = dict(zip(OBJECTIVES, (games["achievements"] > 0).mean(0).tolist(), strict=True))
+        achieved = [objective for objective, share in often.items() if share > 0.5]
+        found[name] = (f"in the bag: {', '.join(bag) or 'nothing'}; {', '.join(vitals)}; "
+                       f"step {_around(games['step'])}; achieved in most of them: {', '.join(achieved) or 'nothing'}")
+    return found
+
+
+_VITALS = ("health", "food", "drink", "energy")
 
 # %% ../../../nbs/9_simulators/crafter/17_vector.ipynb #92e4b543
 @patch
