@@ -23,7 +23,7 @@ from .dynamics import advance, cause_of_death, conditions, lights, new_moments
 from .noise import SCRATCH, Middle, Stamps, middle, stamps
 from .picture import WORKSPACE, Pictures, draw, pictures, see, skip_night
 from envgen_nb.simulators.crafter.fast.state import (
-    GAME, HEALTH, RULES, SLOTS, as_record, copy, copy_episode, copy_random,
+    GAME, HEALTH, RULES, SLOTS, as_record, copy, copy_episode, copy_random, fill_map,
 )
 from .terrain import begin, begin_from, drawn_moment
 from envgen_nb.simulators.crafter.fast.threads import (
@@ -82,9 +82,9 @@ def tables() -> np.ndarray:
 
 
 TOOLS = np.dtype([("canvas", WORKSPACE), ("scratch", SCRATCH), ("game", GAME)], align=True)   # game: of a spare world
-MOST_SPARE = 1024     # slots in a spare world; one that needs more is made when it is needed
+MOST_SPARE = 1024     # slots in a spare world; one that needs more (its `seed` is -1) is made when it is needed
 SPARE = np.dtype([(name, GAME[name].base, (MOST_SPARE,) if name in SLOTS else GAME[name].shape)
-                  for name in GAME.names] + [("world", np.int64)], align=True)      # seed: -1 if it did not fit
+                  for name in GAME.names if name != "slot"] + [("world", np.int64)], align=True)
 
 # %% ../../../../nbs/9_simulators/crafter/15_fast_batch.ipynb #025a7cd1
 class Place(NamedTuple):
@@ -178,6 +178,7 @@ def _begin(place: Place, i: int) -> None:
         begin_from(game, kept[drawn], rules, place.tables.lights, place.tools.scratch)
     elif read(place.ready, i) == READY and spare.seed == stats.seed and spare.world == stats.world:
         copy_episode(game, spare)
+        fill_map(game)
         copy_random(game, spare)
     else:
         _make_world(place, game, stats.seed, stats.world)

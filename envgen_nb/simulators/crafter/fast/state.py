@@ -6,8 +6,9 @@
 __all__ = ['WIDTH', 'HEIGHT', 'WATER', 'GRASS', 'STONE', 'PATH', 'SAND', 'TREE', 'LAVA', 'COAL', 'IRON', 'DIAMOND', 'TABLE',
            'FURNACE', 'NOTHING', 'PLAYER', 'COW', 'ZOMBIE', 'SKELETON', 'ARROW', 'PLANT', 'KINDS', 'LEFT', 'RIGHT',
            'UP', 'DOWN', 'DX', 'DY', 'HEALTH', 'FOOD', 'DRINK', 'ENERGY', 'SAPLING', 'CHUNK', 'CHUNKS_DOWN', 'CHUNKS',
-           'MOST', 'GAME', 'RULES', 'SLOTS', 'as_record', 'rules_of', 'copy', 'copy_episode', 'copy_random', 'chunk_of',
-           'link', 'unlink', 'add', 'remove', 'move', 'close_up', 'set_material', 'is_ground', 'sign', 'inside']
+           'MOST', 'GAME', 'RULES', 'SLOTS', 'as_record', 'rules_of', 'copy', 'copy_episode', 'fill_map', 'copy_random',
+           'chunk_of', 'link', 'unlink', 'add', 'remove', 'move', 'close_up', 'set_material', 'is_ground', 'sign',
+           'inside']
 
 # %% ../../../../nbs/9_simulators/crafter/07_fast_state.ipynb #5756ac15
 from typing import NamedTuple
@@ -112,20 +113,29 @@ def copy(to: np.ndarray, source: np.ndarray) -> None:
 
 
 SLOTS = tuple(name for name in GAME.names if GAME[name].shape == (MOST,))      # the fields with a number for each slot
-_APART = "words", "word", "seed", "episode", "played"
+_APART = "words", "word", "seed", "episode", "played", "slot"
 _ARRAYS = tuple(name for name in GAME.names if GAME[name].shape and name not in (*SLOTS, *_APART))
 _NUMBERS = tuple(name for name in GAME.names if not GAME[name].shape and name not in _APART)
 
 
 @inner
 def copy_episode(to: np.void, source: np.void) -> None:
-    "Copy an episode to another record, without its random numbers."
+    "Copy an episode to another record, without its random numbers and without `slot` (see `fill_map`)."
     for name in literal_unroll(SLOTS):
         copy(to[name][:source.slots + 1], source[name][:source.slots + 1])
     for name in literal_unroll(_ARRAYS):
         copy(to[name], source[name])
     for name in literal_unroll(_NUMBERS):
         to[name] = source[name]
+
+
+@inner
+def fill_map(game: np.void) -> None:
+    "Write into `slot` where the objects are."
+    game.slot[:] = 0
+    for slot in range(1, game.slots + 1):
+        if game.kind[slot]:
+            game.slot[game.x[slot], game.y[slot]] = slot
 
 
 @inner

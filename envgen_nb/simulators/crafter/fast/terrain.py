@@ -17,7 +17,7 @@ from envgen_nb.simulators.crafter.fast.noise import (
 from .random import exceeds, integer, seed_words
 from envgen_nb.simulators.crafter.fast.state import (
     CHUNK, COAL, COW, DIAMOND, DOWN, DX, DY, FURNACE, GRASS, HEALTH, HEIGHT, IRON, LAVA, PATH, PLANT, PLAYER, SAND,
-    SKELETON, STONE, TABLE, TREE, WATER, WIDTH, ZOMBIE, add, chunk_of, copy, copy_episode, inside, is_ground,
+    SKELETON, STONE, TABLE, TREE, WATER, WIDTH, ZOMBIE, add, chunk_of, copy, copy_episode, fill_map, inside, is_ground,
     move, remove, set_material, sign,
 )
 
@@ -274,6 +274,7 @@ def drawn_moment(game: np.void, rules: np.void, seed: int, moments: np.ndarray, 
 def begin_from(game: np.void, moment: np.void, rules: np.void, lights: np.ndarray, scratch: np.void) -> None:
     "Go on from a moment of another episode, as a world says; the random numbers are seeded before."
     copy_episode(game, moment)
+    fill_map(game)
     game.clock = rules.clock if rules.timed else (moment.clock + moment.step) % 300
     game.step, game.total, game.fresh, game.moments, game.harm = 0, 0.0, False, 0, 0
     game.daylight = lights[game.clock]
