@@ -2940,6 +2940,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                                    'envgen_nb/simulators/crafter/fast/state.py'),
                                                          'envgen_nb.simulators.crafter.fast.state.copy_random': ( '9_simulators/crafter/fast_state.html#copy_random',
                                                                                                                   'envgen_nb/simulators/crafter/fast/state.py'),
+                                                         'envgen_nb.simulators.crafter.fast.state.fill_map': ( '9_simulators/crafter/fast_state.html#fill_map',
+                                                                                                               'envgen_nb/simulators/crafter/fast/state.py'),
                                                          'envgen_nb.simulators.crafter.fast.state.inside': ( '9_simulators/crafter/fast_state.html#inside',
                                                                                                              'envgen_nb/simulators/crafter/fast/state.py'),
                                                          'envgen_nb.simulators.crafter.fast.state.is_ground': ( '9_simulators/crafter/fast_state.html#is_ground',
