@@ -53,6 +53,8 @@ def pages(seen: Browser, folder: Path) -> None:
 
     tab("Prompt")
     studio.get_by_label("the filled-in prompt").wait_for()
+    kept = studio.get_by_text("Runs are kept in")            # a folder of this machine
+    kept.evaluate("line => line.style.visibility = 'hidden'")
     keep(picture(seen, ".envgen-studio"), folder / "studio-prompt.png", 1000)
     tab("Train")
     studio.locator(".envgen-curves svg").first.wait_for()
