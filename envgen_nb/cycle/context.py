@@ -240,8 +240,11 @@ def _stage(run: RunFolder, goal: int, record: WorldRecord, episodes: Episodes, s
         count >= 15) else (None, None)
     names = ("the goal", "the time", *run.simulator.deaths)
     shares = 100 * np.bincount(np.where(reached, 0, 1 + episodes.deaths), minlength=len(names)) / count
+    game, held = run.simulator, episodes.held[~reached & (episodes.held >= 0)]
+    missing = {name: float(100 * (held >> game.conditions.index(name) & 1 == 0).mean())
+               for name in game.needs.get(game.objectives[goal], ()) if len(held)}
     return StageRecord(record, None if first is None else (first, last), (int(steps[0]), int(steps[-1])),
-                       dict(zip(names, shares.tolist(), strict=True)))
+                       dict(zip(names, shares.tolist(), strict=True)), missing)
 
 
 def _state(game: Simulator, position: dict[str, Any], goal: str, playing: Sequence[int], stages: int) -> str:

@@ -409,8 +409,10 @@ def episodes(
         counts[:, paid] = np.array(columns["counts"], np.int32).reshape(-1, len(paid))
     found = Episodes(np.array(columns["return"], float), np.array(columns["length"], np.int32), unlocked, worlds,
                      marked(possible, count), counts, np.array(columns.get("cut", [False] * len(worlds)), bool),
-                     np.array(columns.get("death", [0] * len(worlds)), np.uint8))
-    shapes = {getattr(found, name).shape[0] for name in ("returns", "lengths", "unlocked", "possible", "cut", "deaths")}
+                     np.array(columns.get("death", [0] * len(worlds)), np.uint8),
+                     np.array(columns.get("held", [-1] * len(worlds)), np.int64))
+    names = "returns", "lengths", "unlocked", "possible", "cut", "deaths", "held"
+    shapes = {getattr(found, name).shape[0] for name in names}
     _check(shapes == {len(worlds)} and found.returns.ndim == 1, "a column lacks episodes")
     return in_phase(found, phase) if phase else found
 

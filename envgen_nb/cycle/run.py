@@ -165,6 +165,8 @@ def _log_rollout(ctx: RunContext, cycle: str, phase: str, rollout: int, report: 
         record["episodes"]["counts"] = episodes.counts[:, paid].tolist() if len(episodes) else []
     if episodes.deaths.any():
         record["episodes"]["death"] = episodes.deaths.tolist()
+    if ctx.settings.design == "ladders" and (episodes.held >= 0).any():
+        record["episodes"]["held"] = episodes.held.tolist()
     if episodes.cut.any():
         record["episodes"]["cut"] = episodes.cut.tolist()
     if last and ctx.trainer.venv.moments:

@@ -187,6 +187,8 @@ class StageRecord:
     thirds: tuple[float, float] | None = None    # % that reached the ladder's goal in the first third, and in the last
     steps: tuple[int, int] | None = None         # of the training, when its first and its last episode ended
     ends: Mapping[str, float] = dataclasses.field(default_factory=dict)   # what ended the episodes → % of them
+    missing: Mapping[str, float] = dataclasses.field(default_factory=dict)   # condition of the goal → % of the episodes
+    #                                              that did not reach it in which it did not hold at the end
 
 
 @dataclass(frozen=True)
@@ -246,6 +248,8 @@ def _stage(goal: str, stage: StageRecord, costs: Mapping[str, Mapping[str, int]]
         said.append(f"steps {stage.steps[0] // 1000}k to {stage.steps[1] // 1000}k")
     if ends := [f"{name} {share:.0f}%" for name, share in stage.ends.items() if share >= 0.5]:
         said.append(f"ended by {', '.join(ends)}")
+    if lacked := sorted(((share, name) for name, share in stage.missing.items() if share >= 20), reverse=True)[:3]:
+        said.append(f"missing at the end of failures: {', '.join(f'{name} {share:.0f}%' for share, name in lacked)}")
     if rate < MASTERED and record.episodes >= ENOUGH and (spent := _spent(record, costs)):
         said.append(f"spent {spent}")
     return "; ".join(said)

@@ -168,7 +168,7 @@ class Setup:
 
 # %% ../../nbs/1_game/11_conformance.ipynb #adf8267e
 RESULTS = {"return": np.float64, "length": np.int32, "unlocked": np.bool_, "world": np.int32}
-OPTIONAL_RESULTS = {"possible": np.bool_, "counts": np.int32, "death": np.uint8}
+OPTIONAL_RESULTS = {"possible": np.bool_, "counts": np.int32, "death": np.uint8, "conditions": np.int64}
 
 
 def _leaves(returned: Any) -> list[np.ndarray]:

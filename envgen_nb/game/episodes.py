@@ -28,6 +28,7 @@ class Episodes:
     counts: np.ndarray    # (E, objectives) int32, how often each was achieved; at most once if it is not counted
     cut: np.ndarray       # (E,) bool, True: it was broken off; the others ended by themselves
     deaths: np.ndarray    # (E,) uint8, what ended it: from 1 on one of the game's `deaths`; 0: none of these
+    held: np.ndarray      # (E,) int64, which of the game's `conditions` held at its end, a bit each; -1: not known
 
     def __len__(self) -> int:
         return len(self.returns)
@@ -43,14 +44,14 @@ class Episodes:
         if not parts:
             nothing, none = np.zeros((0, 0), bool), np.zeros(0, np.int32)
             return Episodes(np.zeros(0), none, nothing, none, nothing, nothing.astype(np.int32), np.zeros(0, bool),
-                            np.zeros(0, np.uint8))
+                            np.zeros(0, np.uint8), np.zeros(0, np.int64))
         fields = [field.name for field in dataclasses.fields(Episodes)]
         return Episodes(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
 
 # %% ../../nbs/1_game/05_episodes.ipynb #d8994b77
 def episodes_of(
     results: Mapping[str, np.ndarray],   # as in `infos["results"]`: return, length, unlocked, world; possible,
-    #                                      counts and death or not
+    #                                      counts, death and conditions or not
     which: np.ndarray,                   # (N,) bool, of which sub-environments
     cut: bool = False,                   # True: they were broken off
 ) -> Episodes:
@@ -60,7 +61,8 @@ def episodes_of(
     parts = (np.array(record[key][which]) for key in ("return", "length", "unlocked", "world", "possible", "counts"))
     count = np.count_nonzero(which)
     deaths = np.array(results["death"][which]) if "death" in results and not cut else np.zeros(count, np.uint8)
-    return Episodes(*parts, np.full(count, cut), deaths)
+    held = np.array(results["conditions"][which]) if "conditions" in results and not cut else np.full(count, -1)
+    return Episodes(*parts, np.full(count, cut), deaths, held)
 
 # %% ../../nbs/1_game/05_episodes.ipynb #17290e9c
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ BOARD = np.dtype([
     ("last_world", np.int32),                        # and by which in the episode that ended
     # The compiled engine alone writes these:
     ("death", np.uint8),                             # what the player died of in the ended episode, see `DEATHS`
+    ("last_conditions", np.uint32),                  # that held when the ended episode was over, see `CONDITIONS`
     ("moments", np.uint32),                          # to which the episode has come in this step, see `MOMENTS`
     ("conditions", np.uint32),                       # that hold, see `CONDITIONS`; as of the last `ASK`
     ("seed", np.int64),                              # of its next episode

@@ -297,7 +297,7 @@ def step(self: CrafterVectorEnv,
         results = {"return": board["total"], "length": board["length"], "world": board["last_world"],
                    "unlocked": board["counts"] > 0, "counts": board["counts"]}
         if isinstance(self._engine, Engine):               # the reference does not know
-            results["death"] = board["death"]
+            results |= {"death": board["death"], "conditions": board["last_conditions"].astype(np.int64)}
         if self._gives:
             results["possible"] = self._possible("last_given")
             results["unlocked"] &= results["possible"]

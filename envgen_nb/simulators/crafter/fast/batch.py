@@ -214,7 +214,7 @@ def _play_on(place: Place, i: int) -> bool:
         return False
     game.played += 1
     stats.total, stats.length, stats.last_world = game.total, game.step, stats.world
-    stats.death = cause_of_death(game)
+    stats.death, stats.last_conditions = cause_of_death(game), conditions(game)
     copy(stats.last_given, game.given)
     copy(stats.counts, game.achievements)
     stats.finished = game.played == place.call.quota
