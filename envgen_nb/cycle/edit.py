@@ -17,8 +17,9 @@ from .create import copy_designer_files, keep_by_hand, put_aside, put_in_place
 from .folder import RunFolder, rollouts
 from .settings import FEEDBACK, RunSettings, SettingsError, changed_settings
 from ..designer.prompt import Templates, save_templates
-from ..designer.reply import Design
+from ..designer.reply import MAX_ENVIRONMENTS, MAX_STAGES, Design, ladders_of, name_in
 from ..game.files import append_jsonl, hold_folder, write_json, write_text
+from ..game.simulator import get_simulator
 from ..game.words import differences
 
 # %% ../../nbs/5_cycle/09_edit.ipynb #3187d457
@@ -56,6 +57,22 @@ def _may_change(run: RunFolder, cycle: str) -> None:
                         "next ones")
 
 # %% ../../nbs/5_cycle/09_edit.ipynb #bdb39b60
+def _check_number(settings: RunSettings, designs: Sequence[Design]) -> None:
+    "`EditError` if a cycle cannot have so many worlds, or these ladders."
+    ladders = ladders_of(designs)
+    if ladders and settings.design != "ladders":
+        raise EditError("this run has worlds and no ladders; start a run with design = ladders")
+    for ladder in ladders:
+        if ladder.goal not in get_simulator(settings.simulator).objectives:
+            raise EditError(f"the goal of a ladder is an objective of the game, not {ladder.goal!r}")
+        if len(ladder.stages) > MAX_STAGES:
+            raise EditError(f"a ladder has 1 to {MAX_STAGES} stages, not {len(ladder.stages)}: drop some of "
+                            f"{ladder.goal}")
+    most = MAX_ENVIRONMENTS if settings.design == "ladders" else settings.agent_preset.num_envs
+    if not 1 <= len(designs) <= most:
+        raise EditError(f"a cycle has 1 to {most} worlds, not {len(designs)}")
+
+
 def edit_worlds(
     run: RunFolder,
     cycle: str,                 # "cycle-1", …: one that has worlds, in which no training has begun
@@ -66,9 +83,7 @@ def edit_worlds(
         _may_change(run, cycle)
         if run.text(cycle, RunFolder.REPLY) is None:
             raise EditError(f"{cycle} has no worlds yet: generate some first, then change them")
-        most = run.settings.agent_preset.num_envs
-        if not 1 <= len(designs) <= most:
-            raise EditError(f"a cycle has 1 to {most} worlds, not {len(designs)}")
+        _check_number(run.settings, designs)
         edited = run.file(RunFolder.EDITED, cycle)
         write_text(edited, _edits_in_words(run, cycle, designs))      # first: after a kill `is_edited` compares
         write_worlds(run, cycle, designs, as_designed(run, cycle))
@@ -78,17 +93,24 @@ def edit_worlds(
 # %% ../../nbs/5_cycle/09_edit.ipynb #8394bccb
 def _edits_in_words(run: RunFolder, cycle: str, designs: Sequence[Design]) -> str:
     "Say what a person made of the designer's worlds."
-    given = as_designed(run, cycle)
+    given, used = as_designed(run, cycle), set[int]()
     lines = [f"The worlds of {cycle} were edited by hand on {time.strftime('%Y-%m-%d %H:%M')}. The designer gave "
              f"{len(given)}, the agent trains in {len(designs)}.", ""]
-    for number, design in enumerate(designs, start=1):
-        same = [k for k, one in enumerate(given, start=1) if one.world == design.world]
-        by_purpose = [k for k, one in enumerate(given, start=1) if one.purpose and one.purpose == design.purpose]
-        source = next(iter(same or by_purpose), None)
-        changed = [] if source is None else differences(given[source - 1].world, design.world)
-        what = "new" if source is None else f"the designer's {source}" + (", with " * bool(changed))
-        lines.append(f"{number}. {what}{'; '.join(changed)}")
+    places, now = ([name_in(one, k).removeprefix("world ") for k in range(len(one))] for one in (given, designs))
+    for place, design in zip(now, designs, strict=True):
+        mine = [k for k, one in enumerate(given) if one.goal == design.goal]
+        same = [k for k in mine if given[k].world == design.world]
+        like = [k for k in mine if (design.goal or design.purpose) and given[k].purpose == design.purpose]
+        nearest = sorted(like, key=lambda k: len(differences(given[k].world, design.world)))
+        source = next(iter(same or nearest), None)
+        changed = [] if source is None else differences(given[source].world, design.world)
+        what = "new" if source is None else f"the designer's {places[source]}" + (", with " * bool(changed))
+        lines.append(f"{place}{':' if design.goal else '.'} {what}{'; '.join(changed)}")
+        used |= {source} - {None}
+    if gone := [place for k, place in enumerate(places) if k not in used]:
+        lines += ["", f"Left out: {'; '.join(gone)}."]
     return "\n".join(lines) + "\n"
+
 
 # %% ../../nbs/5_cycle/09_edit.ipynb #b931b0d4
 def design_again(

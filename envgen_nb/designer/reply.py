@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MAX_CHARACTERS', 'MAX_ENVIRONMENTS', 'MAX_PURPOSE', 'MAX_WEIGHT', 'MAX_STAGES', 'clean_text', 'Design', 'ladders_of',
-           'stages_of', 'origin', 'strip_markdown', 'ParsedReply', 'read_reply', 'parse_reply', 'annotated',
+           'stages_of', 'name_in', 'origin', 'strip_markdown', 'ParsedReply', 'read_reply', 'parse_reply', 'annotated',
            'format_reply']
 
 # %% ../../nbs/2_designer/05_reply.ipynb #d7a64b5a
@@ -60,6 +60,16 @@ def ladders_of(designs: Iterable[Design]) -> list[Ladder]:
 def stages_of(ladder: Ladder) -> list[Design]:
     "The stages of a ladder as designs, each with the ladder's goal and purpose."
     return [Design(stage, ladder.purpose, goal=ladder.goal) for stage in ladder.stages]
+
+
+def name_in(
+    designs: Sequence[Design],
+    index: int,
+) -> str:
+    "Return how a world is called among others: `world 3`, or `stage 2 of collect iron`."
+    goal = designs[index].goal
+    number = [design.goal for design in designs[:index + 1]].count(goal)
+    return f"stage {number} of {goal.replace('_', ' ')}" if goal else f"world {number}"
 
 
 def origin(

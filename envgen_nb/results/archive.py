@@ -10,7 +10,7 @@ from ..cycle.context import archived, design_context, tried_out, world_records
 from ..cycle.folder import RunFolder
 from ..designer.design import learnability
 from ..designer.records import WorldRecord, spending
-from ..designer.reply import strip_markdown
+from ..designer.reply import name_in, strip_markdown
 from .page import render, table
 from ..game.words import counted
 
@@ -37,7 +37,8 @@ def archive_html(run: RunFolder) -> str:
         known = {order[one.cycle, one.number]: one for one in archived(run, standing[-1])}
     for cycle, records in zip([cycle for cycle in run.cycles if run.worlds(cycle)], world_records(run), strict=True):
         for k, (number, record) in enumerate(zip(numbers[cycle], records, strict=True), 1):
-            row = {"world": f"{cycle.replace('-', ' ')}, world {k}", "purpose": _first_line(record.purpose),
+            row = {"world": f"{cycle.replace('-', ' ')}, {name_in(run.designs(cycle), k - 1)}",
+                   "purpose": _first_line(record.purpose),
                    "episodes": f"{record.episodes:,}",
                    "mean steps": "–" if record.length is None else f"{record.length:.0f}"}
             row |= {"spent again": _again(run, record)} if run.simulator.costs else {}

@@ -28,6 +28,10 @@ def _picture(game: str, world: World) -> bytes:
     return webp(np.asarray(get_simulator(game).preview(world, seed=0)), WIDTH, 40)
 
 
+def _settings(world: World) -> str:
+    return "; ".join(settings_in_words(world)) or "all as in the game"
+
+
 def _rate(ladder: LadderRecord, k: int) -> float:
     return round(ladder.stages[k].record.success.get(ladder.goal, 0.0))
 
@@ -40,20 +44,21 @@ def ladders_html(
     ladders, before = ladder_records(run, cycle), run.cycles[run.cycles.index(cycle) - 1]
     if not ladders:
         return ""
-    kept = {(design.goal, design.world) for design in run.designs(cycle) if design.keep}
+    designs = run.designs(cycle)
     rows = []
     for ladder in ladders:
-        stages = []
+        stages, places = [], [k for k, one in enumerate(designs) if one.goal == ladder.goal]
         for k, stage in enumerate(ladder.stages):
             state = "playing" if k in ladder.playing else "mastered" if k < ladder.at else ""
             stages.append({"picture": _picture(run.settings.simulator, stage.record.world), "state": state,
+                           "place": places[k],
                            "rate": _rate(ladder, k), "episodes": stage.record.episodes, "thirds": stage.thirds,
-                           "new": cycle != "cycle-1" and (ladder.goal, stage.record.world) not in kept,
-                           "settings": "; ".join(settings_in_words(stage.record.world)) or "all as in the game"})
+                           "new": cycle != "cycle-1" and designs[places[k]].keep is None,
+                           "settings": _settings(stage.record.world)})
         rows.append({"goal": ladder.goal, "state": ladder.state, "purpose": strip_markdown(ladder.purpose),
                      "stages": stages})
     there = {(ladder.goal, stage.record.world) for ladder in ladders for stage in ladder.stages}
-    dropped = [(ladder.goal, k + 1, _rate(ladder, k), stage.record.episodes)
+    dropped = [(ladder.goal, k + 1, _rate(ladder, k), stage.record.episodes, _settings(stage.record.world))
                for ladder in ladder_records(run, before) for k, stage in enumerate(ladder.stages)
                if (ladder.goal, stage.record.world) not in there]
     return render("ladders.html", ladders=rows, dropped=dropped)

@@ -23,7 +23,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 
 from ..designer.lenient import Reader
-from ..designer.reply import Design, origin, strip_markdown
+from ..designer.reply import Design, name_in, origin, strip_markdown
 from ..results.figures import BEFORE_EDIT
 from envgen_nb.studio.elements import (
     STYLE, bind, button, column, error_view, field, framed, number_field, render, row,
@@ -47,9 +47,10 @@ def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 class Worlds(HasTraits):
     "A gallery of designs: how they are shown, and the changes that can be made and undone; places count from 0."
     designs = Tuple(help="the worlds with their purposes, `Design` each")
-    previous = Tuple(help="the worlds of the cycle before, to show what changed")
+    previous = Tuple(help="the designs of the cycle before, to show what changed")
     given = Tuple(help="the designs as the designer gave them, to show which were edited; (): not known")
     editable = Bool(True, help="False: the worlds stay as they are")
+    chosen = Int(-1, help="place of the stage that is shown, beside the worlds that are in no ladder; -1: all are")
     agent = AnyTrait(None, help="plays the clips: a `Learner`, or a function that loads one; None: random actions")
     seed = Int(0, min=0, max=2 ** 31 - 1, help="of the episodes whose beginning is shown")
     seeds = Int(1, min=1, max=9, help="number of seeds shown of each world, from `seed` on")
@@ -94,25 +95,35 @@ class Worlds(HasTraits):
         self.error = "" if self.editable else "These worlds have been trained in, so they stay as they are."
         return self.editable
 
+    def _show(self, index: int) -> None:
+        "Choose a stage, if one is chosen."
+        if self.chosen >= 0:
+            self.chosen = index
+
     def drop(self, index: int) -> None:
         "Take a world out; the last one stays."
         if self.may_change() and len(self.designs) == 1:
             self.error = "This is the only world left: duplicate it first, then drop one of the two."
         elif self.editable:
             self._put(*self.designs[:index], *self.designs[index + 1:])
+            self._show(min(index, len(self.designs) - 1))
 
     def duplicate(self, index: int) -> None:
-        "Put a copy of a world beside it."
+        "Put a copy of a world behind it; what happened so far is of the first of the two."
         if self.may_change():
-            self._put(*self.designs[:index + 1], *self.designs[index:])
+            copy = replace(self.designs[index], keep=None)
+            self._put(*self.designs[:index + 1], copy, *self.designs[index + 1:])
+            self._show(index + 1)
 
     def move(self, index: int, by: int) -> None:
-        "Move a world so many places on, at most to the end of the row."
-        to = min(max(index + by, 0), len(self.designs) - 1)
+        "Move a world so many places on among those of its ladder, or of none, at most to the end of them."
+        designs, goal = list(self.designs), self.designs[index].goal
+        row = [k for k, design in enumerate(designs) if design.goal == goal]
+        to = row[min(max(row.index(index) + by, 0), len(row) - 1)]
         if self.may_change() and to != index:
-            designs = list(self.designs)
             designs.insert(to, designs.pop(index))
             self._put(*designs)
+            self._show(to)
 
     def undo(self) -> None:
         "Take the last change back."
@@ -121,6 +132,24 @@ class Worlds(HasTraits):
             self.designs = self._past[-1]
 
 # %% ../../nbs/8_studio/09_worlds.ipynb #8ea276bb
+@patch
+def in_view(self: Worlds) -> list[int]:
+    "Return the places of the worlds that are shown: all, or the stage that is chosen and those in no ladder."
+    return [k for k, design in enumerate(self.designs) if self.chosen < 0 or k == self.chosen or not design.goal]
+
+
+@patch
+def before(self: Worlds, index: int) -> World | None:
+    "Return what a world was in the cycle before, or the stage of its ladder that is most like it; None: it is new."
+    design = self.designs[index]
+    if design.keep is not None and design.keep <= len(self.previous):
+        return self.previous[design.keep - 1].world
+    if not design.goal:
+        return self.previous[index].world if index < len(self.previous) else None
+    same = [one.world for one in self.previous if one.goal == design.goal]
+    return min(same, key=lambda one: len(differences(one, design.world)), default=None)
+
+
 @patch
 def tried(self: Worlds, index: int) -> dict[str, Any]:
     "Return the settings of a world, or those that were tried last and make none."
@@ -187,7 +216,7 @@ def legend_html(simulator: Simulator) -> str:
 def text_html(state: Worlds, index: int) -> str:
     "Return the distances in a world, its settings, those without effect, what changed, its counts."
     world, distance = state.designs[index].world, "distance to "
-    described, old = state.describe(world, state.seed), state.previous[index:index + 1]
+    described, old = state.describe(world, state.seed), state.before(index)
     far = {name.removeprefix(distance): value for name, value in described.items() if name.startswith(distance)}
     return render(
         "world.html", seed=state.seed, settings=settings_in_words(world),
@@ -195,7 +224,7 @@ def text_html(state: Worlds, index: int) -> str:
         lacks=[name for name, value in far.items() if value is None],
         warnings=[f"{one.field.rpartition('.')[2].replace('_', ' ')}: {one.message}"
                   for one in state.simulator.warnings(world)],
-        is_new=bool(state.previous) and not old, changed=differences(old[0], world) if old else None,
+        is_new=bool(state.previous) and old is None, changed=None if old is None else differences(old, world),
         counts=[f"{name}: {value:g}" for name, value in described.items() if value and not name.startswith(distance)])
 
 # %% ../../nbs/8_studio/09_worlds.ipynb #3430c644
@@ -343,18 +372,14 @@ class _Card:
     "One world of the gallery: title, picture, buttons, the panel that is open (controls, game or clip), text."
 
     def __init__(self, state: Worlds, index: int):
-        self.state, self.index, self.open, self.editor, self.shown, n = state, index, "", None, None, index + 1
+        self.state, self.index, self.open, self.editor, self.shown = state, index, "", None, None
         self.title, self.picture, self.text, self.panel = (kind() for kind in [widgets.HTML] * 3 + [widgets.VBox])
-        self.openers = {name: button(name.capitalize(), hint, functools.partial(self.toggle, name), state, icon)
-                        for name, hint, icon in [("edit", f"Change the settings of world {n}", "sliders"),
-                                                 ("play", f"Play world {n} by hand", "gamepad"),
-                                                 ("clip", f"Watch world {n} being played", "film")]}
-        self.changers = [button(name, hint, functools.partial(act, index, *more), state, icon)
-                         for name, hint, icon, act, *more in [
-                             ("Duplicate", f"Put a copy of world {n} beside it", "clone", state.duplicate),
-                             ("Drop", f"Take world {n} out", "trash", state.drop),
-                             ("←", f"Move world {n} one place to the front", "", state.move, -1),
-                             ("→", f"Move world {n} one place to the back", "", state.move, 1)]]
+        self.openers = {name: button(name.capitalize(), "", functools.partial(self.toggle, name), state, icon)
+                        for name, icon in [("edit", "sliders"), ("play", "gamepad"), ("clip", "film")]}
+        self.changers = [button(name, "", functools.partial(act, index, *more), state, icon)
+                         for name, icon, act, *more in [
+                             ("Duplicate", "clone", state.duplicate), ("Drop", "trash", state.drop),
+                             ("←", "", state.move, -1), ("→", "", state.move, 1)]]
         self.box = widgets.VBox([self.title, self.picture, row(*self.openers.values(), *self.changers), self.panel,
                                  self.text])
         self.openers["play"].add_class("envgen-opens-play")       # gets the keyboard when the game is left
@@ -364,7 +389,10 @@ class _Card:
     def show(self) -> None:
         "Bring the card up to date with the state; a game or a clip of a world that has changed is closed."
         state, design = self.state, self.state.designs[self.index]
-        self.title.value = (f"<b>World {self.index + 1}</b>"
+        name = name_in(state.designs, self.index)
+        for opener, hint in zip((*self.openers.values(), *self.changers), _HINTS, strict=True):
+            opener.tooltip = hint.format(name)
+        self.title.value = (f"<b>{html.escape(name.capitalize())}</b>"
                             f'<div class="envgen-purpose" tabindex="0">{purpose_html(state, self.index)}</div>')
         self.picture.value, self.text.value = pictures_html(state, self.index), text_html(state, self.index)
         for change in (self.openers["edit"], *self.changers):
@@ -405,6 +433,11 @@ class _Card:
         threading.Thread(target=_record, args=work, daemon=True).start()            # the kernel stays free
         return Reveal(), clip
 
+
+_HINTS = ("Change the settings of {}", "Play {} by hand", "Watch {} being played", "Put a copy of {} behind it",
+          "Take {} out", "Move {} one place to the front", "Move {} one place to the back")
+
+
 # %% ../../nbs/8_studio/09_worlds.ipynb #74dc4fd5
 def _record(state: Worlds, world: World, seed: int, clip: widgets.HTML) -> None:
     "Record a clip and show it."
@@ -419,22 +452,24 @@ def _record(state: Worlds, world: World, seed: int, clip: widgets.HTML) -> None:
 # %% ../../nbs/8_studio/09_worlds.ipynb #1ae75584
 def worlds_view(state: Worlds) -> widgets.Widget:
     "Return the gallery: it shows what the state holds, and follows it."
-    cards: list[_Card] = []
+    cards: dict[int, _Card] = {}                             # by place; made when it is shown for the first time
     grid = widgets.GridBox(layout={"grid_template_columns": _COLUMNS, "align_items": "flex-start"})
 
     def show() -> None:
-        while len(cards) < len(state.designs):
-            cards.append(_Card(state, len(cards)))
-        gone = cards[len(state.designs):]
-        del cards[len(state.designs):]
-        for card in cards:
-            card.show()
-        if len(grid.children) != len(cards):
-            grid.children = tuple(card.box for card in cards)
+        places = state.in_view()
+        gone = [cards.pop(place) for place in sorted(cards) if place >= len(state.designs)]
+        for place in places:
+            cards[place] = cards.get(place) or _Card(state, place)
+            cards[place].show()
+        boxes = tuple(cards[place].box for place in places)
+        if grid.children != boxes:
+            for place in cards.keys() - set(places):
+                cards[place].close()
+            grid.children = boxes
         for card in gone:
             card.close(), _close(card.box)
 
-    bind(state, ["designs", "previous", "given", "editable", "seed", "seeds", "path", "complaints"], show)
+    bind(state, ["designs", "previous", "given", "editable", "seed", "seeds", "path", "complaints", "chosen"], show)
     return column(widgets.HTML(STYLE), Keys(), _toolbar(state), error_view(state), grid)
 
 
