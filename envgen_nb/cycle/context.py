@@ -259,7 +259,7 @@ def _state(game: Simulator, position: dict[str, Any], goal: str, playing: Sequen
     if shut is None:
         return "; ".join(filter(None, ["not begun", often]))
     if shut == "goal":
-        return f"shut: {often}, which is often enough"
+        return f"shut: {often + ', which is often enough' if often else 'no ordinary training episode has ended yet'}"
     needs = game.objectives[shut]
     needed = dict(zip(game.prerequisites(goal), position["before"], strict=True))[needs]
     return f"shut: {needs} is reached too rarely{'' if needed is None else f' ({needed:.1f}%)'}; {often}"
