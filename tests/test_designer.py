@@ -23,7 +23,6 @@ from envgen_nb.designer.base import (
     WorldRecord,
     designers,
     make_designer,
-    options_of,
 )
 from envgen_nb.designer.baselines import drawn_worlds, from_easy_to_hard
 from envgen_nb.designer.design import conversation, design
@@ -190,7 +189,7 @@ def test_the_name_of_an_earlier_version_is_read_and_named_as_old(tmp_path, capsy
     assert load_settings(tmp_path / "settings.ini").designer == make_settings(designer="offline").designer == "rules"
     assert capsys.readouterr().err == "the designer 'offline' is now called 'rules'\n"        # once
     assert checked_settings({"designer": "offline"}) == checked_settings({})
-    assert make_designer("fixed", base="offline").base.name == "rules" and options_of("offline") == ()
+    assert make_designer("fixed", base="offline").base.name == "rules" and designers.options("offline") == ()
     toml = 'name = "old"\nbaseline = "a"\nseeds = [1]\n[arms.a]\ndesigner = "{}"\n'
     old, new = (parse_experiment(toml.format(name), tmp_path) for name in ("offline", "rules"))
     assert old.given("a") == new.given("a") and old.settings_of("a", 1) == new.settings_of("a", 1)
@@ -209,8 +208,8 @@ def test_every_list_of_designers_names_all(place):
 def test_all_designers_have_names_and_settings():
     assert set(designers.names()) >= {"openai", "replay", "manual", "rules", "random", "fixed", "easy_to_hard",
                                       "adversarial", "none"}
-    assert options_of("rules") == () and {"model", "base_url", "api_key_env"} <= set(options_of("openai"))
-    assert "api_key" not in options_of("openai")
+    assert designers.options("rules") == () and {"model", "base_url", "api_key_env"} <= set(designers.options("openai"))
+    assert "api_key" not in designers.options("openai")
     for name in ("rules", "none", "random", "manual", "fixed", "easy_to_hard", "adversarial"):
         assert isinstance(make_designer(name), Designer)
         with pytest.raises(ValueError, match=f"{name}.*no setting colour"):

@@ -25,7 +25,7 @@ from ..agent.presets import Preset, encoders, get_preset
 from ..agent.reward import rewards
 from ..curriculum import curricula
 from ..designer.prompt import check_words, load_templates, take_words
-from ..designer.base import Designer, DesignerError, check_consent, designers, make_designer, options_of
+from ..designer.base import Designer, DesignerError, check_consent, designers, make_designer
 from ..designer.trust import destinations, name_destinations
 from ..game.episodes import Curriculum
 from ..game.files import local_path
@@ -492,7 +492,7 @@ def load_settings(
     if isinstance(own, dict):
         take_names(merged)
         try:
-            takes = options_of(merged.get("designer", "rules"))
+            takes = designers.options(merged.get("designer", "rules"))
         except ValueError as error:
             raise SettingsError(f"designer: {error}") from None
         merged["designer_options"] = {name: value for name, value in options.items() if name in takes} | own

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Measure', 'NO_USAGE', 'designers', 'Request', 'Usage', 'Reply', 'reply_with', 'DesignerError', 'Designer',
-           'options_of', 'designs_worlds', 'read_option', 'make_designer', 'check_consent']
+           'designs_worlds', 'make_designer', 'check_consent']
 
 # %% ../../nbs/2_designer/08_base.ipynb #af4b4c47
 import inspect
@@ -193,53 +193,20 @@ designers = Registry("designer", "envgen_nb.designers", Designer, {
 }, renamed={"offline": "rules"})
 
 # %% ../../nbs/2_designer/08_base.ipynb #4f385796
-def options_of(name: str) -> tuple[str, ...]:
-    "The names of the settings that a designer takes; none of one that may not be imported."
-    name = designers.current(name)
-    return tuple(inspect.signature(designers.find(name)).parameters) if designers.usable(name) else ()
-
-
 def designs_worlds(name: str) -> bool:
     "True if a designer makes worlds, which `none` does not, or if it may not be imported."
     return not designers.usable(name) or designers.find(name).designs_worlds
 
 # %% ../../nbs/2_designer/08_base.ipynb #53eda577
-def read_option(
-    name: str,     # of the designer
-    option: str,   # one of `options_of`
-    value: Any,    # text is read as a number where a number is expected
-) -> Any:
-    "A setting of a designer in the type that it takes; `ValueError` if it cannot be that."
-    where = f"the designer {name!r}, setting {option}"
-    kinds = get_type_hints(designers.find(name).__init__, include_extras=True)
-    try:
-        found = TypeAdapter(kinds.get(option, Any)).validate_python(value)
-    except ValidationError as error:
-        said = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise ValueError(f"{where}: {said[0].lower()}{said[1:]}") from None
-    if isinstance(found, float) and not math.isfinite(found):
-        raise ValueError(f"{where}: {found} is no finite number")
-    return found
-
-
 def make_designer(
     name: str,        # as `Registry.find` takes it
     **settings: Any,  # the designer's own; text is read as a number where a number is expected
 ) -> Designer:
     "The designer of that name; `ValueError` for an unknown name, an unknown setting, or a value that makes no sense."
-    name = designers.current(name)
-    kind, options = designers.find(name), options_of(name)
-    unknown = [key for key in settings if key not in options]
-    if unknown:
-        known = f"it takes: {', '.join(options)}" if options else "it takes none"
-        hint = " (a key is read from the environment, see api_key_env)" if "api_key" in unknown else ""
-        raise ValueError(f"the designer {name!r} has no setting {', '.join(unknown)}; {known}{hint}")
-    settings = {key: read_option(name, key, value) for key, value in settings.items()}
-    missing = [key for key, option in inspect.signature(kind).parameters.items()
-               if option.default is inspect.Parameter.empty and key not in settings]
-    if missing:
-        raise ValueError(f"the designer {name!r} needs the setting {', '.join(missing)}")
-    return kind(**settings)
+    if "api_key" in settings and "api_key" not in designers.options(name):
+        raise ValueError(f"the designer {name!r} has no setting api_key: a key is read from the environment variable "
+                         "that api_key_env names")
+    return designers.make(name, **settings)
 
 
 def check_consent(designer: Designer) -> None:

@@ -132,6 +132,7 @@ def _installed(self: Registry) -> dict[str, list[str]]:
 @patch
 def options(self: Registry, name: str) -> tuple[str, ...]:
     "Return the names of the options that a class takes; none of one that may not be imported."
+    name = self.current(name)
     if not self.usable(name):
         return ()
     usual = inspect.signature(self.base).parameters if self.base else {}
@@ -147,6 +148,7 @@ def read_option(
     value: Any,    # text is read as a number where a number is expected
 ) -> Any:
     "Return an option in the type that the class takes; `ValueError` if it cannot be that."
+    name = self.current(name)
     where = f"the {self.kind} {name!r}, setting {option}"
     kinds = get_type_hints(self.find(name).__init__, include_extras=True)
     try:
@@ -167,6 +169,7 @@ def make(
     **options: Any,   # those of this class
 ) -> Any:
     "Make an object of a class; `ValueError` for an unknown name, an unknown option, or a value that makes no sense."
+    name = self.current(name)
     kind, known = self.find(name), self.options(name)
     if unknown := [option for option in options if option not in known]:
         takes = f"it takes: {', '.join(known)}" if known else "it takes none"

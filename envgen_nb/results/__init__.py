@@ -29,7 +29,7 @@ from envgen_nb.cycle.folder import (
 )
 from ..cycle.runs import list_runs
 from ..cycle.settings import RunSettings, current_names
-from ..designer.base import designers, options_of, read_option
+from ..designer.base import designers
 from ..game.episodes import Episodes
 from ..game.files import machine, parse_json, user_folder, write_json
 from envgen_nb.results.statistics import (
@@ -304,7 +304,8 @@ def _asked_designer(settings: RunSettings) -> tuple[str, dict[str, Any], int]:
 def model_calls(settings: RunSettings) -> int:
     "Return the number of questions to a model in a whole run, if no reply has to be sent back."
     name, _, cycles = _asked_designer(settings)
-    return cycles * (1 + (settings.chooser == "designer")) * bool(settings.llm_steps) * ("model" in options_of(name))
+    asks = settings.llm_steps and "model" in designers.options(name)
+    return cycles * (1 + (settings.chooser == "designer")) if asks else 0
 
 
 def forecast_run(
@@ -317,7 +318,7 @@ def forecast_run(
     prices = [options.get(name) for name in ("price_in", "price_out")]
     with contextlib.suppress(ValueError):                           # a price that is no number is not known
         if designers.usable(designer):
-            prices = [read_option(designer, name, options.get(name)) for name in ("price_in", "price_out")]
+            prices = [designers.read_option(designer, name, options.get(name)) for name in ("price_in", "price_out")]
     known = all(isinstance(price, int | float) for price in prices)
     price = calls * float(np.dot(prices, tokens)) / 1e6 if known else None
     measured = ((settings.num_cycles + 1 + bool(settings.final_steps)) * settings.evaluation_runs

@@ -33,7 +33,7 @@ from envgen_nb.designer.prompt import (
     save_templates, take_words,
 )
 from ..designer.records import WorldRecord
-from ..designer.base import Request, designers, options_of, read_option
+from ..designer.base import Request, designers
 from .session import Session
 from ..game.files import parse_json, write_json
 from ..game.registry import is_target
@@ -132,8 +132,8 @@ def own_options(
     "Return the options that a designer takes, numbers as numbers, paths absolute, without the empty ones."
     found = {name: value for name, value in options.items() if value != ""}
     if designers.usable(designer):
-        found = {name: read_option(designer, name, value) for name, value in found.items()
-                 if name in options_of(designer)}
+        found = {name: designers.read_option(designer, name, value) for name, value in found.items()
+                 if name in designers.options(designer)}
     if isinstance(found.get("files"), str):
         found["files"] = str(Path(found["files"]).expanduser().resolve())
     return found
@@ -266,7 +266,7 @@ def set_option(self: Editor, name: str, value: str) -> None:
     "Set an option of the designer, as it was typed; `ValueError` if it takes no such value."
     self.options = {**self.options, name: value.strip()}
     if value.strip():
-        self.options = {**self.options, name: read_option(self.designer, name, value.strip())}
+        self.options = {**self.options, name: designers.read_option(self.designer, name, value.strip())}
 
 
 @patch

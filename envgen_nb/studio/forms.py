@@ -17,7 +17,7 @@ import ipywidgets as widgets
 
 from ..cycle.edit import EditError
 from ..cycle.settings import RunSettings, game_defaults
-from ..designer.base import options_of
+from ..designer.base import designers
 from ..designer.prompt import PLACEHOLDERS, placeholders, words, words_in
 from ..game.registry import is_target
 from ..results import Forecast, Pace, forecast_run, pace_here
@@ -54,7 +54,7 @@ def settings_view(editor: Editor) -> widgets.Widget:
     "Game, vocabulary, number of worlds, designer, its options, and limits of what it may cost."
     options = row()
     bind(editor, ["designer"], lambda: setattr(options, "children", [
-        _option_field(editor, name) for name in options_of(editor.designer) if name in OPTIONS]))
+        _option_field(editor, name) for name in designers.options(editor.designer) if name in OPTIONS]))
     return column(row(*(setting_field(editor, name) for name in ASKED)), options,
                   row(*(setting_field(editor, name) for name in LIMITS)))
 
