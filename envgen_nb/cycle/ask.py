@@ -146,8 +146,10 @@ def _try_stages(ctx: RunContext, request: Request, designs: Sequence[Design]) ->
         if not doubtful:
             break
     return complaints + [
-        Complaint(f"{stage.goal} is reached neither by the agent nor by a player by rules, in {4 * episodes} episodes: "
-                  "give more, start nearer to it, or give it more time", place=place) for place, stage in doubtful]
+        Complaint(f"{stage.goal} is reached neither by the agent nor by a player by rules, which plays the whole game "
+                  f"and does not aim at it, in {4 * episodes} episodes: give more, start nearer to it, or give it more "
+                  "time; or write the stage again as it is, if it can be reached", place=place)
+        for place, stage in doubtful]
 
 
 def _moments(ctx: RunContext) -> dict[str, int]:
