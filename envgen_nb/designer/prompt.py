@@ -235,11 +235,21 @@ def fill(
     return _PLACEHOLDER.sub(lambda match: "" if match.group(1) else values[match.group(2)], filled)
 
 # %% ../../nbs/2_designer/02_prompt.ipynb #dca865d1
-def describe_parameters(model: type[Section]) -> str:
+def describe_parameters(
+    model: type[Section],
+    skills: Sequence[str] = (),   # that the prompt has listed before: a setting which takes each of them says so
+) -> str:
     "The list of settings of a world class, with values and descriptions, grouped by section."
+    def allowed(p):
+        text = p.allowed
+        for before in ("", "after ") if len(skills) > 1 else ():
+            text = text.replace(" | ".join(before + skill for skill in skills),
+                                f"{before}{skills[0]}, or {before}any other of the skills above")
+        return text
+
     def line(p):
         notes = [note for note in ("required" * p.required, p.description) if note]
-        own = f"- {p.name}: {p.allowed}" + (f" ({'; '.join(notes)})" if notes else "")
+        own = f"- {p.name}: {allowed(p)}" + (f" ({'; '.join(notes)})" if notes else "")
         return "\n  ".join([own, *map(line, p.parts if p.kind == "records" else ())])
 
     listed = sorted(parameters(model), key=lambda p: len(p.path) > 1)      # a stable sort: free settings first
@@ -366,7 +376,7 @@ def prompt_values(
     values = {
         "task": simulator.task,
         "objectives": "\n".join(simulator.objectives),
-        "parameters": describe_parameters(model),
+        "parameters": describe_parameters(model, simulator.objectives if context and context.ladders is not None else ()),
         "rules": "\n".join(f"- {rule}" for rule in (*simulator.rules, *model.facts, *model.constraints)),
         "num_worlds": str(num_worlds),
     }
