@@ -3,21 +3,37 @@
 import json
 import random
 import re
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_server import ChatServer, answer
+from game_by_docs import Orchard
+from PIL import Image
+from test_cycle_feedback import same
 
+from envgen_nb.cycle.context import design_context, ladder_records
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.folder import RunFolder
+from envgen_nb.cycle.run import run_cycles
+from envgen_nb.cycle.settings import make_settings
+from envgen_nb.designer.base import DesignerError, Request, make_designer
 from envgen_nb.designer.lenient import MAX_NESTING
-from envgen_nb.designer.reply import (
-    MAX_STAGES,
-    Design,
-    format_reply,
-    ladders_of,
-    read_reply,
-)
-from envgen_nb.game.simulator import get_simulator
+from envgen_nb.designer.manual import unanswered
+from envgen_nb.designer.prompt import load_templates, update_prompt
+from envgen_nb.designer.records import LadderRecord, StageRecord, Unlearned, WorldRecord, format_ladders
+from envgen_nb.designer.reply import MAX_STAGES, Design, format_reply, ladders_of, read_reply
+from envgen_nb.designer.schema import response_schema
+from envgen_nb.extras.cli import main
+from envgen_nb.game.files import write_text
+from envgen_nb.game.simulator import games, get_simulator
 from envgen_nb.game.world import World, check_world
+from envgen_nb.simulators.heist.game import procgen_package
 
 RECORDED = sorted((Path(__file__).parent / "recordings" / "ladders-572").glob("reply-*.md"))
 CRAFTER = get_simulator("crafter")
@@ -308,3 +324,280 @@ def test_no_mutated_reply_raises_and_none_slips(long):
         assert slipped(text) == "", text
         accepted += not read(text).complaints
     assert accepted > number / 20                          # or nothing would be tested but complaints
+
+
+# --- whole runs
+
+SMALL = dict(vocabulary="extended", design="ladders", num_cycles=4, num_worlds=2, cycle_steps=4_096, final_steps=1_024,
+             world_length=64, evaluation_runs=1, evaluation_episodes=2, threads=1, seed=5, max_reasks=0,
+             preset_options={"num_envs": 8, "rollout_steps": 64},
+             curriculum_options={"begin": 0, "weak": 100, "learned": 0, "episodes": 5, "mastered": 5})
+
+
+def structured(text: str) -> str:
+    "A recorded reply in the form that a server gives which was sent the schema."
+    return json.dumps({"ladders": [{"purpose": f"back from {goal}", "goal": goal, "stages": [
+        {"settings": stage} for stage in stages]} for goal, stages in json.loads(text).items()], "environments": []})
+
+
+def with_server(folder: Path, texts: list[str], **settings) -> tuple[RunFolder, list[dict]]:
+    "A whole run whose designer is a server on loopback, and what it was sent."
+    with ChatServer(*map(answer, texts)) as server:
+        run = create_run(make_settings(**SMALL | settings, designer="openai", designer_options={
+            "model": "m", "base_url": server.url}), folder)
+        list(run_cycles(run.path))
+    return run, server.requests
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    "A run of four cycles with the recorded ladders, the longest of them before the last correction."
+    order = [RECORDED[k] for k in (2, 1, 0, 3)]
+    return with_server(tmp_path_factory.mktemp("asked") / "run", [structured(path.read_text()) for path in order])
+
+
+def test_a_run_with_four_calls_of_a_model(asked):
+    run, requests = asked
+    assert run.finished() and len(requests) == run.usage().calls == 4
+    for number, request in enumerate(requests, start=1):
+        assert [message["role"] for message in request["messages"]] == ["user"]       # it stands alone
+        form = request["response_format"]["json_schema"]["schema"]
+        assert form == response_schema(MODEL, 2, len(run.worlds(f"cycle-{number - 1}")), goals=GOALS)
+        prompt = run.text(f"cycle-{number}", RunFolder.PROMPT)
+        assert request["messages"][0]["content"].startswith(prompt)
+        assert f"This is cycle {number} of 4." in prompt
+    for number in (2, 3, 4):
+        before, prompt = ladder_records(run, f"cycle-{number - 1}"), run.text(f"cycle-{number}", RunFolder.PROMPT)
+        assert format_ladders(before, CRAFTER.costs) in prompt
+        assert [one.goal for one in before] == [*json.loads(RECORDED[(2, 1, 0)[number - 2]].read_text())]
+    assert sum(len(one.stages) for one in before) == 32
+    played = [stage for one in before for stage in one.stages if stage.record.episodes]
+    assert played and all(f"of {stage.record.episodes} episode" in prompt for stage in played)
+
+
+def test_by_hand_it_is_the_same_run(asked, tmp_path):
+    """The prompts are carried to a chat window, and the replies back, as files."""
+    settings = make_settings(**SMALL, designer="manual", designer_options={"poll": 0.02, "timeout": 60})
+    run, ended = create_run(settings, tmp_path / "run"), threading.Event()
+
+    def person() -> None:
+        while not ended.wait(0.05):
+            if found := unanswered(run.path / "manual"):
+                prompt, reply = found
+                cycle = reply.stem.removeprefix("reply-")
+                assert prompt == asked[0].text(cycle, RunFolder.PROMPT)
+                write_text(reply, asked[0].text(cycle, RunFolder.REPLY))
+
+    answering = threading.Thread(target=person)
+    answering.start()
+    try:
+        list(run_cycles(run.path))
+    finally:
+        ended.set()
+        answering.join()
+    assert len(list((run.path / "manual").glob("prompt-*.md"))) == 4
+    same(run, asked[0])
+
+
+RATES = dict(zip(sorted(GOALS), [
+    75.0, 0.0, 82.3, 37.3, 97.3, 89.0, 99.7, 51.3, 84.0, 87.0, 0.0, 7.7, 7.3, 71.7, 55.7, 95.0, 84.3, 73.7, 97.3, 75.3,
+    99.7, 76.7], strict=True))
+PLAYED = {       # goal → of each stage that was played: how often it was reached, episodes, steps
+    "make_iron_pickaxe": [(90, 750, 14), (86, 112, 102), (59, 239, 43), (61, 267, 38), (19, 232, 146), (18, 207, 84)],
+    "make_iron_sword": [(82, 792, 13), (66, 506, 41), (27, 308, 127), (62, 631, 44)],
+    "collect_iron": [(92, 848, 18), (89, 97, 92), (40, 415, 97), (44, 344, 119), (42, 94, 172)]}
+SPENT = {"place_table": (1.1, 0.8), "make_wood_sword": (0.8, 0.1), "make_stone_sword": (0.6, 0.1),
+         "make_stone_pickaxe": (0.3, 0.1), "place_furnace": (0.9, 0.2), "place_stone": (2.0, 1.5)}
+
+
+def test_the_last_correction_is_short(asked):
+    """With the ladders, their results and the rates of the recorded run at its last correction: 27 stages, 15 of them
+    played, and six of these not mastered."""
+    ladders, played = [], 0
+    for one in ladders_of(read(RECORDED[2].read_text()).designs):
+        stages = []
+        for k, world in enumerate(one.stages):
+            record = WorldRecord(world, "", 0, None, None, {})
+            if k < len(PLAYED.get(one.goal, ())):
+                rate, episodes, steps = PLAYED[one.goal][k]
+                record = replace(record, episodes=episodes, length=steps, success={one.goal: rate}, counts=SPENT)
+                ends = {"the goal": rate, "the time": 60 - rate / 2, "zombie": 20.0, "lava": 20 - rate / 5}
+                stages.append(StageRecord(record, (rate - 10, rate + 5), (490_000, 1_380_000), ends))
+                played += 1
+            else:
+                stages.append(StageRecord(record))
+        ladders.append(LadderRecord(one.goal, tuple(stages), 2 * "Two stages more, as it was stuck between 2 and 3. ",
+                                    f"open; {one.goal} is reached in 7.3% of the ordinary training episodes; stage 5 "
+                                    "is the first that is not mastered; playing: 5, 6"))
+    context = design_context(asked[0], 4)
+    context = replace(context, ladders=tuple(ladders), episodes=300, before={name: (rate, 1.0) for name, rate in
+                                                                             RATES.items()},
+                      original=replace(context.original, rates=RATES), unlearned=(
+                          Unlearned("place_stone", 82.0, 75.3, ("make_iron_pickaxe, stage 3",)),))
+    prompt = update_prompt(load_templates(), CRAFTER, "extended", 2, context.before, (), context=context)
+    assert sum(len(one.stages) for one in ladders) == 27 and played == 15
+    assert len(prompt) / 4 <= 6_000, len(prompt) / 4
+
+
+# --- stopped and gone on
+
+CHANCE = '{"place_table": [{"inventory_settings": {"wood": 9}}, {}]}'       # a player at random puts the table up
+WOOD = ['{"collect_wood": [{"environment_settings": {"tree_rarity": "very common"}}, {}]}',
+        '{"collect_wood": [{"environment_settings": {"tree_rarity": "very common"}}, {"start_settings": '
+        '{"start_from": "after collect_sapling"}}, {"episode_settings": {"length": 100}}]}']
+TRIED = {"num_cycles": 2, "max_reasks": 2, "trial_episodes": 2}
+
+KILLED = """
+import os, signal, sys
+from envgen_nb.cycle import ask, run
+from envgen_nb.cycle.events import Training
+
+folder, place, cycle = sys.argv[1:]
+evaluate, keep_attempt, write_complaints = ask.evaluate, ask._keep_attempt, ask._write_complaints
+
+
+def die(*args):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def then_die(act):
+    return lambda *args: (act(*args), die())
+
+
+if place == "tried out":
+    ask.evaluate = lambda *args, callback: evaluate(*args, callback=die)
+if place == "replied":
+    ask._keep_attempt = then_die(keep_attempt)
+if place == "sent back":
+    ask._write_complaints = then_die(write_complaints)
+run.CHECKPOINT_SECONDS = 0.0
+for event in run.run_cycles(folder):
+    if place == "training" and isinstance(event, Training) and event.cycle == cycle and event.cycle_done >= 2_048:
+        die()
+"""
+KILLS = [("replied", 1), ("tried out", 1), ("sent back", 1), ("replied", 1), ("training", 1), ("replied", 2),
+         ("tried out", 2), ("training", 2)]
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory):
+    "A run of two cycles whose first reply is sent back, as its first stage is reached by chance."
+    return with_server(tmp_path_factory.mktemp("tried") / "run", [CHANCE, *WOOD], **TRIED)
+
+
+@pytest.mark.long
+def test_a_stage_that_chance_reaches_is_sent_back(tried):
+    run, requests = tried
+    assert "place_table, stage 1: place_table is reached by chance" in run.text("cycle-1", "complaints-1.md")
+    assert run.text("cycle-1", "rejected-1.md") == CHANCE and run.text("cycle-1", "reply.md") == WOOD[0]
+    assert "is reached by chance" in requests[1]["messages"][-1]["content"] and len(requests) >= 3
+    assert {one["player"] for one in run.selection("cycle-1")} >= {"agent", "random"}
+    steps = sum(one["steps"] for one in run.selection("cycle-1"))
+    trained = sum(record["steps"] if "steps" in record else 0 for record in run.metrics("cycle-1"))
+    assert steps > 0 and trained + steps <= SMALL["cycle_steps"] + 512
+    positions = [one for record in run.metrics("cycle-1") for one in record.get("ladders", ())]
+    assert any(one["playing"] for one in positions)                             # it was trained in
+
+
+@pytest.mark.long
+def test_killed_it_asks_nothing_twice_and_ends_the_same(tried, tmp_path):
+    """While a reply is written down, a stage is tried out, a reply is sent back, and while stages are trained in."""
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    with ChatServer(*map(answer, [CHANCE, *WOOD])) as server:
+        run = create_run(make_settings(**SMALL | TRIED, designer="openai", designer_options={
+            "model": "m", "base_url": server.url}), tmp_path / "run")
+        for place, cycle in KILLS:
+            done = subprocess.run([sys.executable, script, run.path, place, f"cycle-{cycle}"], capture_output=True,
+                                  text=True, timeout=300)
+            assert done.returncode == -signal.SIGKILL, (place, cycle, done.stderr)
+        list(run_cycles(run.path))
+    assert [one["messages"] for one in server.requests] == [one["messages"] for one in tried[1]]
+    assert run.usage().calls == tried[0].usage().calls == len(server.requests)
+    same(run, tried[0])
+
+
+@pytest.mark.long
+def test_a_run_is_replayed_to_the_same_bits(tried, tmp_path):
+    """With the reply that was sent back; and with the accepted ones alone, of which the last is given again."""
+    settings = make_settings(**SMALL | TRIED, designer="replay", designer_options={"files": str(tried[0].path)})
+    run = create_run(settings, tmp_path / "run")
+    list(run_cycles(run.path))
+    same(run, tried[0])
+    for number, text in enumerate([CHANCE, WOOD[1]], start=1):
+        write_text(tmp_path / "two" / f"reply-{number}.md", text)
+    stubborn = create_run(make_settings(**SMALL | TRIED, designer="replay", designer_options={
+        "files": str(tmp_path / "two")}), tmp_path / "stubborn")
+    list(run_cycles(stubborn.path))
+    assert stubborn.text("cycle-1", "rejected-1.md") == stubborn.text("cycle-1", "reply.md") == CHANCE
+    assert [one.goal for one in stubborn.designs("cycle-2")] == ["collect_wood"] * 3
+
+
+# --- other games, and a file
+
+
+@pytest.mark.parametrize("game", [pytest.param("heist", marks=pytest.mark.long), "minigrid"])
+def test_the_ladders_of_a_game_are_a_designer(game, tmp_path):
+    if game == "heist":
+        pytest.importorskip("envgen_nb.simulators.heist.game")
+        if not procgen_package():
+            pytest.skip("there is no build of Procgen for this machine")
+    options = {"num_envs": 8, "rollout_steps": 32, "minibatches": 2}
+    small = {"folder": tmp_path / "run", "designer": "ladders", "num_cycles": 2, "cycle_steps": 2_560, "threads": 1,
+             "final_steps": 5_120, "world_length": 40, "evaluation_runs": 1, "evaluation_episodes": 2,
+             "preset_options": json.dumps(options), "curriculum_options": '{"begin": 0, "weak": 100}'}
+    command = [part for name, value in small.items() for part in ("-p", name, str(value))]
+    assert main(["run", game, *command, "-p", "design", "ladders"]) == 0
+    run = RunFolder(tmp_path / "run")
+    assert run.finished() and run.settings.curriculum == "ladder"
+    own = [stage for one in run.simulator.ladders() for stage in one.stages]
+    assert run.worlds("cycle-1") == run.worlds("cycle-2") == own and run.selection("cycle-1") == []
+    assert run.numbers("cycle-1") == run.numbers("cycle-2")                     # the stages of before: they keep theirs
+    assert any(one["playing"] for record in run.metrics("final") for one in record.get("ladders", ()))
+
+
+def test_a_game_of_ones_own_needs_practice_worlds_and_no_more(tmp_path):
+    game = Orchard()
+    assert [(one.goal, len(one.stages)) for one in game.ladders()] == [("find_apple", 3), ("find_apple_soon", 3)]
+    assert all(one.stages[-1] == game.world_class()() for one in game.ladders())
+    if "orchard" not in games.names():
+        games.register("orchard", "game_by_docs:Orchard")
+    run = create_run(make_settings(
+        simulator="orchard", design="ladders", designer="ladders", num_cycles=2, cycle_steps=512, final_steps=256,
+        evaluation_runs=1, evaluation_episodes=4, threads=1, curriculum_options={"begin": 0, "weak": 100},
+        preset_options={"num_envs": 8, "rollout_steps": 16, "minibatches": 2}), tmp_path / "run")
+    list(run_cycles(run.path))
+    assert run.finished() and len(run.worlds("cycle-2")) == 6
+    before = ladder_records(run, "cycle-2")
+    assert [one.goal for one in before] == ["find_apple", "find_apple_soon"]
+    assert any(stage.record.episodes for one in before for stage in one.stages)
+
+
+@pytest.mark.parametrize("form", ["recorded", "prompt", "structured"])
+def test_worlds_checks_a_file_of_ladders(form, tmp_path, capsys):
+    text, path = RECORDED[3].read_text(), tmp_path / "ladders.md"
+    forms = {"recorded": text, "prompt": format_reply(read(text).designs), "structured": structured(text)}
+    path.write_text(forms[form])
+    command = ["worlds", "crafter", str(path), "--vocabulary", "extended"]
+    assert main([*command, "--out", str(tmp_path / "ladders.png")]) == 0
+    said = capsys.readouterr().out
+    assert said.count("Ladder ") == 16 and "Ladder collect_iron, stage 4: {" in said
+    assert "starts at a moment of the agent's own episodes: after make_stone_pickaxe" in said
+    width, height = Image.open(tmp_path / "ladders.png").size
+    assert width > height and 4 * 104 < height < 4 * 208                        # a row for each of four ladders
+    path.write_text(path.read_text().replace('"collect_iron"', '"colect_iron"').replace('"after make_stone_pickaxe"',
+                                                                                        '"after lunch"'))
+    assert main(command) == 1
+    said = capsys.readouterr().err
+    assert "its goal is 'colect_iron'" in said and '"after lunch" is not allowed' in said
+
+
+def test_a_file_of_ladders_is_a_designer(tmp_path):
+    path = tmp_path / "mine.md"
+    path.write_text(format_reply(read(RECORDED[1].read_text()).designs, "These are mine."))
+    designer = make_designer("ladders", file=str(path))
+    reply = designer.reply(Request(CRAFTER, "extended", ladders=True))
+    assert reply.designs == read(RECORDED[1].read_text()).designs
+    path.write_text(path.read_text().replace('"length": 64', '"length": 6'))
+    with pytest.raises(DesignerError, match="stage 1, episode_settings.length: 6 is not allowed"):
+        designer.reply(Request(CRAFTER, "extended", ladders=True))

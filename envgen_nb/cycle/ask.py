@@ -196,7 +196,8 @@ def ask(
     try:
         for attempt in attempts:
             keep(attempt)
-            if attempt.complaints and run.file(RunFolder.REPLY, place).exists():
+            refused = run.file(RunFolder.REJECTED.format(ctx.attempt), place).exists()     # reply.md is a later one
+            if attempt.complaints and not refused and run.file(RunFolder.REPLY, place).exists():
                 _send_back(run, place, ctx.attempt, attempt)
             yield Replied(cycle, ctx.attempt, attempt.reply.text, tuple(attempt.reply.notes))
             if attempt.complaints:

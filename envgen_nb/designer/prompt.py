@@ -373,14 +373,14 @@ def prompt_values(
     if num_worlds < 1:
         raise ValueError(f"at least one environment has to be asked for, not {num_worlds}")
     model = simulator.world_class(vocabulary)
+    said = context or DesignContext()
     values = {
         "task": simulator.task,
         "objectives": "\n".join(simulator.objectives),
-        "parameters": describe_parameters(model, simulator.objectives if context and context.ladders is not None else ()),
+        "parameters": describe_parameters(model, simulator.objectives if said.ladders is not None else ()),
         "rules": "\n".join(f"- {rule}" for rule in (*simulator.rules, *model.facts, *model.constraints)),
         "num_worlds": str(num_worlds),
     }
-    said = context or DesignContext()
     values["format"] = answer_format(model, num_worlds, said.ladders is not None)
     values["rates"] = "Success rates are not given in this run."
     if feedback is not None:
