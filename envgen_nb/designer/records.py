@@ -241,13 +241,13 @@ def _stage(goal: str, stage: StageRecord, costs: Mapping[str, Mapping[str, int]]
     rate = record.success.get(goal, 0.0)
     said = [f"{rate:.0f}% of {counted(record.episodes, 'episode')}"]
     if stage.thirds and any(stage.thirds):
-        said[0] += f" (first third {stage.thirds[0]:.0f}%, last third {stage.thirds[1]:.0f}%)"
+        said[0] += f" (first third {stage.thirds[0]:.0f}%, last {stage.thirds[1]:.0f}%)"
     if record.length is not None:
         said.append(f"{record.length:.0f} steps long")
     if stage.steps:
         said.append(f"steps {stage.steps[0] // 1000}k to {stage.steps[1] // 1000}k")
-    if ends := [f"{name} {share:.0f}%" for name, share in stage.ends.items() if share >= 0.5]:
-        said.append(f"ended by {', '.join(ends)}")
+    if ends := [f"{name} {share:.0f}%" for name, share in stage.ends.items() if share >= 0.5 and name != "the goal"]:
+        said.append(f"ended without it by {', '.join(ends)}")
     if lacked := sorted(((share, name) for name, share in stage.missing.items() if share >= 20), reverse=True)[:3]:
         said.append(f"missing at the end of failures: {', '.join(f'{name} {share:.0f}%' for share, name in lacked)}")
     if rate < MASTERED and record.episodes >= ENOUGH and (spent := _spent(record, costs)):
