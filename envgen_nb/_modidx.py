@@ -1270,6 +1270,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                         'envgen_nb/designer/records.py'),
                                             'envgen_nb.designer.records._missing': ( '2_designer/records.html#_missing',
                                                                                      'envgen_nb/designer/records.py'),
+                                            'envgen_nb.designer.records._settings': ( '2_designer/records.html#_settings',
+                                                                                      'envgen_nb/designer/records.py'),
                                             'envgen_nb.designer.records._spent': ( '2_designer/records.html#_spent',
                                                                                    'envgen_nb/designer/records.py'),
                                             'envgen_nb.designer.records._stage': ( '2_designer/records.html#_stage',

@@ -9,13 +9,16 @@ __all__ = ['SELDOM', 'Condition', 'MASTERED', 'ENOUGH', 'WorldRecord', 'BaseGame
 
 # %% ../../nbs/2_designer/01_records.ipynb #4ec04d01
 import dataclasses
+import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Any
 
 from ..game.words import counted
-from ..game.world import World, one_line
+from ..game.world import World
 
 # %% ../../nbs/2_designer/01_records.ipynb #b7a61f9e
 @dataclass(frozen=True)
@@ -218,13 +221,17 @@ def format_ladders(
     ladders: Sequence[LadderRecord],
     costs: Mapping[str, Mapping[str, int]] = MappingProxyType({}),   # `Simulator.costs`
 ) -> str:
-    "Each ladder with its stages and what happened in each, for a designer who is to correct them."
-    parts = []
+    """Each ladder with its stages and what happened in each, for a designer who is to correct them; in detail of those
+    that are played now, and of the first one that is not mastered."""
+    parts, count = [], 0
     for ladder in ladders:
         lines = [f"Ladder {ladder.goal}" + (f": {ladder.state}" if ladder.state else "")]
-        lines += [f"  purpose: {' '.join(ladder.purpose.split())}"] if ladder.purpose else []
+        lines += [f"  purpose: {textwrap.shorten(ladder.purpose, 200, placeholder=' …')}"] if ladder.purpose else []
         for number, stage in enumerate(ladder.stages, 1):
-            lines += [f"  stage {number}: {one_line(stage.record.world)}", f"    {_stage(ladder.goal, stage, costs)}"]
+            count += 1
+            now = not ladder.state or number - 1 == ladder.at or number - 1 in ladder.playing
+            said = _stage(ladder.goal, stage, costs if now else None) if stage.record.episodes else "not played"
+            lines.append(f"  stage {number} [{count}]: {_settings(stage.record.world)}\n    {said}")
         rates = [stage.record.success.get(ladder.goal, 0.0) if stage.record.episodes >= ENOUGH else None
                  for stage in ladder.stages]
         lines += [f"  between stage {k} and {k + 1} there is a gap: {near:.0f}%, then {far:.0f}%"
@@ -234,19 +241,32 @@ def format_ladders(
     return "\n\n".join(parts)
 
 
-def _stage(goal: str, stage: StageRecord, costs: Mapping[str, Mapping[str, int]]) -> str:
+def _settings(world: World) -> str:
+    "The settings of a world on a line, each by its own name: `wood 9, near [table, furnace], length 64`."
+    def said(value: Any) -> str:
+        return f"[{', '.join(map(said, value))}]" if isinstance(value, list) else (
+            value if isinstance(value, str) else json.dumps(value))
+
+    found = {}
+    for name, value in world.settings().items():
+        found |= value if isinstance(value, dict) else {name: value}
+    return ", ".join(f"{name} {said(value)}" for name, value in found.items()) or "the ordinary game"
+
+
+def _stage(goal: str, stage: StageRecord, costs: Mapping[str, Mapping[str, int]] | None) -> str:
+    "What happened in a stage in words; in short without the costs."
     record = stage.record
-    if not record.episodes:
-        return "not played yet"
     rate = record.success.get(goal, 0.0)
     said = [f"{rate:.0f}% of {counted(record.episodes, 'episode')}"]
     if stage.thirds and any(stage.thirds):
         said[0] += f" (first third {stage.thirds[0]:.0f}%, last {stage.thirds[1]:.0f}%)"
+    if costs is None:
+        return said[0]
     if record.length is not None:
         said.append(f"{record.length:.0f} steps long")
     if stage.steps:
         said.append(f"steps {stage.steps[0] // 1000}k to {stage.steps[1] // 1000}k")
-    if ends := [f"{name} {share:.0f}%" for name, share in stage.ends.items() if share >= 0.5 and name != "the goal"]:
+    if ends := [f"{name} {share:.0f}%" for name, share in [*stage.ends.items()][1:] if share >= 0.5]:
         said.append(f"ended without it by {', '.join(ends)}")
     if lacked := sorted(((share, name) for name, share in stage.missing.items() if share >= 20), reverse=True)[:3]:
         said.append(f"missing at the end of failures: {', '.join(f'{name} {share:.0f}%' for share, name in lacked)}")

@@ -419,6 +419,8 @@ def _stages(
             data = {key: value for key, value in data.items() if key != "purpose"}
         if isinstance(data, dict) and list(data) == ["settings"] and "settings" not in model.model_fields:
             data = data["settings"]
+        if isinstance(data, dict) and list(data) == ["keep"] and "keep" not in model.model_fields:
+            beside, data = beside | data, {}
         proposals.append(_Proposal(data, beside, name, f"{place}, stage {k}"))
     return proposals, [Complaint(message, place=place) for message in wrong]
 
@@ -439,7 +441,7 @@ def _check(
         complaints += wrong
         world, wrong = (previous[keep - 1], []) if keep else check_world(model, settings, number)
         complaints += [replace(one, place=place) for one in wrong]
-        if goal and world in previous:                      # a stage with the same settings keeps its results
+        if goal and not keep and world in previous:         # a stage with the same settings keeps its results
             kept = [design.keep for design in designs]
             keep = next((k for k, one in enumerate(previous, 1) if one == world and k not in kept), None)
         if world is not None:

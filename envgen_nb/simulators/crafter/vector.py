@@ -218,10 +218,10 @@ def moment_facts(self: CrafterVectorEnv) -> dict[str, str]:
         having = {item: games["inventory"][:, k] for k, item in enumerate(ITEMS)}
         bag = [f"{item} {_around(amount)}" for item, amount in having.items()
                if item not in _VITALS and np.median(amount) > 0]
-        vitals = [f"{item} {_around(having[item])}" for item in _VITALS]
+        vitals = [f"{item} {_around(having[item])}" for item in _VITALS if np.median(having[item]) <= 6]
         often = dict(zip(OBJECTIVES, (games["achievements"] > 0).mean(0).tolist(), strict=True))
         achieved = [objective for objective, share in often.items() if share > 0.5]
-        found[name] = (f"in the bag: {', '.join(bag) or 'nothing'}; {', '.join(vitals)}; "
+        found[name] = (f"in the bag: {', '.join(bag) or 'nothing'}; {''.join(f'{one}; ' for one in vitals)}"
                        f"step {_around(games['step'])}; achieved in most of them: {', '.join(achieved) or 'nothing'}")
     return found
 
