@@ -532,7 +532,7 @@ def test_a_world_that_is_kept_keeps_its_number_and_its_results(tmp_path, monkeyp
     list(run_cycles(run.path))
     assert [run.numbers(f"cycle-{k}") for k in (1, 2, 3)] == [[1, 2], [2, 3], [2, 3]]
     assert [cycle for cycle, _ in run.archive()] == ["cycle-1", "cycle-1", "cycle-2"]
-    assert run.roles("cycle-2") == [(3, 2), (1, None)] and run.worlds("cycle-2")[0] == run.worlds("cycle-1")[1]
+    assert run.roles("cycle-2") == [(3, 2, ""), (1, None, "")] and run.worlds("cycle-2")[0] == run.worlds("cycle-1")[1]
     assert run.designs("cycle-2")[0].purpose == "it stays" and not run.file(RunFolder.ROLES, "cycle-1").exists()
     second, third = (np.concatenate([run.episodes(record).worlds for record in run.metrics(cycle)])
                      for cycle in ("cycle-2", "cycle-3"))

@@ -911,4 +911,4 @@ def test_a_control_offers_what_it_was_made_with(tmp_path, monkeypatch):
     "Pairs of label and value are known by their values: no value is added beside them."
     monkeypatch.chdir(tmp_path)
     kind = editor_view(Editor()).children[0]
-    assert [label for label, _ in kind.options] == ["First prompt", "Later prompts"] and kind.value == "first"
+    assert [label for label, _ in kind.options] == ["First prompt", "Later prompts"] and kind.value == 0

@@ -10,13 +10,15 @@ from envgen_nb.cycle.edit import EditError, edit_worlds
 from envgen_nb.cycle.events import Accepted
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.run import run_cycles
-from envgen_nb.cycle.settings import make_settings
+from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.reply import MAX_STAGES, Design, ladders_of
+from envgen_nb.game.files import write_json
 from envgen_nb.results.archive import archive_html
+from envgen_nb.studio.editor import Editor, latest_facts, show_run, used_texts
 from envgen_nb.studio.studio import Studio, still_html
 
-SMALL = dict(simulator="minigrid", designer="ladders", num_cycles=2, cycle_steps=16_384, final_steps=0,
-             evaluation_runs=1, evaluation_episodes=4, threads=1, curriculum_options={"begin": 0.0})
+SHORT = dict(num_cycles=2, cycle_steps=16_384, final_steps=0, evaluation_runs=1, evaluation_episodes=4, threads=1)
+SMALL = SHORT | dict(simulator="minigrid", designer="ladders", curriculum_options={"begin": 0.0})
 
 
 def designed(folder: Path, cycle: str = "cycle-1", **settings) -> RunFolder:
@@ -110,3 +112,55 @@ def given_before(run: RunFolder) -> tuple[Design, ...]:
 def test_a_cycle_without_ladders_has_no_rows(tmp_path):
     studio = Studio(designed(tmp_path / "run", designer="random", num_worlds=2, curriculum_options={}))
     assert studio.worlds.rows.view.layout.display == "none" and studio.worlds.state.in_view() == [0, 1]
+
+
+def test_the_settings_follow_the_design(tmp_path, monkeypatch):
+    """Designer, curriculum, feedback and templates; lessons by their path; nothing that does not fit passes unnoticed."""
+    monkeypatch.chdir(tmp_path)
+    studio = Studio(simulator="minigrid", **SHORT)
+    editor, before = studio.editor, (studio.editor.designer, studio.editor.curriculum, studio.editor.feedback)
+    editor.design = "ladders"
+    assert (editor.designer, editor.curriculum, editor.feedback) == ("ladders", "ladder", "full")
+    assert editor.kind == "ladders" and "Ladder 1:" in editor.filled and "This is cycle 1" in editor.filled
+    editor.design = "worlds"
+    assert (editor.designer, editor.curriculum, editor.feedback) == before and editor.kind == "first"
+    editor.designer = "ladders"
+    assert editor.design == "ladders" and editor.curriculum == "ladder"
+    editor.curriculum = "envgen"
+    with pytest.raises(SettingsError, match="knows no ladders"):
+        studio.ready()
+    editor.curriculum = "ladder"
+    (tmp_path / "old.md").write_text("- Begin near the goal (open box: 80%).\n")
+    editor.lessons = ["old.md"]
+    editor.ladders += "\nBe brave."
+    studio.ready()
+    assert studio.run.settings.design == "ladders" and studio.session.error == ""
+    assert "Begin near" in studio.run.text("", RunFolder.GIVEN_LESSONS) and "Begin near" in editor.filled
+    next(event for event in run_cycles(studio.run.path) if isinstance(event, Accepted))
+    assert studio.run.text("cycle-1", RunFolder.PROMPT).endswith("Be brave.")
+    studio.session.refresh()
+    editor.design = "worlds"
+    with pytest.raises(EditError, match="asks for ladders"):
+        studio.ready()
+    editor.lessons = ["not there.md"]
+    studio.new()
+    assert "not there.md" in studio.session.error
+    editor.lessons = []
+    studio.new()
+    assert studio.session.error == "" and studio.run.settings.design == "worlds" and not studio.run.settings.lessons
+    assert studio.run.settings.curriculum == "envgen"
+
+
+def test_templates_of_ladders_are_corrected_and_kept(second, tmp_path, monkeypatch):
+    """The prompt of a correction with what happened in the stages; drafts of before have fewer texts."""
+    monkeypatch.chdir(tmp_path)
+    editor, run = Editor(), RunFolder(second)
+    show_run(editor, run)
+    editor.facts, editor.kind = latest_facts(run), "correction"
+    assert "stage 1" in editor.filled and editor.complaints == ()
+    editor.correction = editor.correction.replace("{{ladders}}", "")
+    assert "{{ladders}} is missing" in editor.complaints[0]
+    draft = used_texts(run) | {"first": "mine"}
+    write_json(run.path / "templates" / "editing.json", {"draft": {name: draft[name] for name in list(draft)[:4]}})
+    show_run(editor, run)
+    assert editor.first == "mine" and editor.correction == used_texts(run)["correction"]

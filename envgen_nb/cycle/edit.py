@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .context import as_designed, as_taken, write_worlds
-from .create import copy_designer_files, keep_by_hand, put_aside, put_in_place
+from .create import copy_designer_files, given_lessons, keep_by_hand, put_aside, put_in_place
 from .folder import RunFolder, rollouts
 from .settings import FEEDBACK, RunSettings, SettingsError, changed_settings
 from ..designer.prompt import Templates, save_templates
@@ -163,11 +163,16 @@ def change_settings(
         return run
     if settings.feedback not in (run.settings.feedback, *FEEDBACK):
         raise EditError("the rates of another run are kept when a run is made: start a new one")
+    lessons = given_lessons(settings) if settings.lessons != run.settings.lessons else None
     with hold_folder(run.path):
         if settings.vocabulary != run.settings.vocabulary and any(run.worlds(cycle) for cycle in run.cycles):
             raise EditError("the vocabulary cannot change any more: there are worlds already. Start a new run")
         if (settings.designer, settings.designer_options) != (run.settings.designer, run.settings.designer_options):
             copy_designer_files(run.path, settings)
+        if lessons:
+            write_text(run.file(RunFolder.GIVEN_LESSONS), lessons)
+        elif lessons is not None:
+            run.file(RunFolder.GIVEN_LESSONS).unlink(missing_ok=True)
         was = {name: getattr(run.settings, name) for name in changed}
         write_json(run.file(RunFolder.INFO), run.info | {
             "threads": settings.threads if fresh else run.info["threads"],

@@ -39,7 +39,7 @@ from .forms import estimate_view, plan_view, prompt_view
 from .conversation import history_view
 from .play import Keys
 from envgen_nb.studio.editor import (
-    ASKED, LABELS, LIMITS, TEXTS, Editor, apply, drop_draft, keep_editing, latest_facts, new_settings, show_run,
+    ASKED, LABELS, LIMITS, SHOWN, TEXTS, Editor, apply, drop_draft, keep_editing, latest_facts, new_settings, show_run,
     take_over, texts_of, used_texts,
 )
 from .conversation import coming_view, drafts_view, manual_view, reply_view
@@ -307,7 +307,7 @@ def _news(self: Studio) -> None:
         self.editor.facts = latest_facts(self.run)
         if self.session.where.cycle != self.cycle:           # the prompt of another cycle is due
             self.cycle = self.session.where.cycle
-            self.editor.kind = "first" if self.cycle in ("cycle-0", "cycle-1") else "update"
+            self.editor.kind = SHOWN[self.editor.design][self.cycle not in ("cycle-0", "cycle-1")]
 
 # %% ../../nbs/8_studio/11_studio.ipynb #a0c13006
 @patch(as_prop=True)
