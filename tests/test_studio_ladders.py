@@ -115,7 +115,7 @@ def test_a_cycle_without_ladders_has_no_rows(tmp_path):
 
 
 def test_the_settings_follow_the_design(tmp_path, monkeypatch):
-    """Designer, curriculum, feedback and templates; lessons by their path; nothing that does not fit passes unnoticed."""
+    """Designer, curriculum, feedback and templates; lessons by their path; what does not fit is refused."""
     monkeypatch.chdir(tmp_path)
     studio = Studio(simulator="minigrid", **SHORT)
     editor, before = studio.editor, (studio.editor.designer, studio.editor.curriculum, studio.editor.feedback)

@@ -24,7 +24,7 @@ from ..results import Forecast, Pace, forecast_run, pace_here
 from ..results.page import fold, note, quote
 from ..results.progress import duration
 from envgen_nb.studio.editor import (
-    ASKED, LABELS, LIMITS, OFFERED, OPTIONS, TRAINING, Editor, marked, templates_folder,
+    ASKED, LABELS, LIMITS, OFFERED, OPTIONS, SHOWN, TEXTS, TRAINING, Editor, marked, templates_folder,
 )
 from envgen_nb.studio.elements import (
     bind, button, column, columns, error_view, field, framed, heading, html_view, linked, listen, number_field,
@@ -37,6 +37,11 @@ from ..game.words import counted
 def setting_field(editor: Editor, name: str) -> widgets.DOMWidget:
     "Return the control of a setting, made from its field in `RunSettings`."
     of = RunSettings.model_fields[name]
+    if name == "lessons":
+        made = field(widgets.Text, LABELS[name], of.description, placeholder="a file, or a run; several with ; between",
+                     continuous_update=False, layout={"flex": "1 1 260px", "width": "auto", "max_width": "400px"})
+        return linked(editor, [name], made, lambda: "; ".join(editor.lessons), lambda text: editor.set_trait(
+            name, [part.strip() for part in text.split(";") if part.strip()]))
     if offered := OFFERED.get(name):
         made, offer = field(widgets.Dropdown, LABELS[name], of.description), lambda: offered(editor.simulator)
     else:
@@ -55,7 +60,7 @@ def settings_view(editor: Editor) -> widgets.Widget:
     options = row()
     bind(editor, ["designer"], lambda: setattr(options, "children", [
         _option_field(editor, name) for name in designers.options(editor.designer) if name in OPTIONS]))
-    return column(row(*(setting_field(editor, name) for name in ASKED)), options,
+    return column(row(*(setting_field(editor, name) for name in (*ASKED, "design"))), options,
                   row(*(setting_field(editor, name) for name in LIMITS)))
 
 
@@ -82,21 +87,21 @@ def _placeholder_list(editor: Editor) -> str:
 
 def editor_view(editor: Editor) -> widgets.Widget:
     "The template to edit on one side, the filled-in prompt on the other."
-    kind = widgets.ToggleButtons(options=[("First prompt", "first"), ("Later prompts", "update")], value=editor.kind,
-                                 style={"button_width": "auto"},
-                                 tooltips=["asked in cycle 1", "asked from cycle 2 on, with the success rates"])
+    kind = widgets.ToggleButtons(options=[("First prompt", 0), ("Later prompts", 1)], style={"button_width": "auto"},
+                                 tooltips=["asked in cycle 1", "asked from cycle 2 on, with what happened"])
     area = widgets.Textarea(rows=22, description="the template", tooltip="the template; {{…}} are placeholders",
                             layout=widgets.Layout(width="auto", height="auto"))
     area.add_class("envgen")
     area.add_class("envgen-unlabelled")
-    linked(editor, ["kind"], kind, lambda: editor.kind, lambda value: setattr(editor, "kind", value))
+    linked(editor, ["kind"], kind, lambda: SHOWN[editor.design].index(editor.kind),
+           lambda later: setattr(editor, "kind", SHOWN[editor.design][later]))
 
     def typed(text: str) -> None:
         for name in {*words_in(text)} - {*words_in(editor.text)}:     # a person has written it: it may be imported
             words.take(name)
         setattr(editor, editor.kind, text)
 
-    linked(editor, ["kind", "first", "update"], area, lambda: editor.text, typed)
+    linked(editor, ["kind", *TEXTS], area, lambda: editor.text, typed)
 
     def filled() -> str:
         return (f'<div class="envgen-text" tabindex="0" role="region" aria-label="the filled-in prompt">'
@@ -106,7 +111,7 @@ def editor_view(editor: Editor) -> widgets.Widget:
         lines = editor.difference()
         return fold("Difference to the kit's own template" + ("" if lines else ": none"), quote(lines) if lines else "")
 
-    shown = ["kind", "first", "update", "complaints", "filled"]
+    shown = ["kind", *TEXTS, "complaints", "filled"]
     return column(kind, columns(
         column(heading("Template"), area, html_view(editor, shown, functools.partial(_placeholder_list, editor)),
                html_view(editor, shown, changed)),
@@ -260,8 +265,8 @@ def plan_view(
     box = column(
         row(widgets.HTML("<b>Training</b>"), *(button(name, hint, functools.partial(take_budget, editor, name), editor)
                                                for name, (hint, _) in BUDGETS.items())),
-        row(*(made for name, made in fields.items() if name not in OFFERED)),
-        row(*(made for name, made in fields.items() if name in OFFERED)),
+        row(*(made for name, made in fields.items() if name not in OFFERED and name != "lessons")),
+        row(*(made for name, made in fields.items() if name in OFFERED), fields["lessons"]),
         estimate_view(editor, session), error_view(editor), again)
     box.add_class("envgen-box")
     return box
