@@ -183,3 +183,4 @@ def test_the_fourth_workshop_has_a_board(tmp_path, one_thread):
     told = shown(4, tmp_path, name="bert", seed=0, **ours)
     assert all(name in told for name in ("ada", "bert", "plain PPO")) and " 3. " in told
     assert re.search("The worlds of: (ada|bert)", told)                     # not of plain PPO, which has none
+    assert re.search("2[.] (ada|bert), ladder +make wood pickaxe", told) and "dropped from the cycle before" in told
