@@ -410,6 +410,13 @@ SPENT = {"place_table": (1.1, 0.8), "make_wood_sword": (0.8, 0.1), "make_stone_s
          "make_stone_pickaxe": (0.3, 0.1), "place_furnace": (0.9, 0.2), "place_stone": (2.0, 1.5)}
 
 
+MISSING = {"wood in the bag": 22.0, "table in reach": 60.0, "furnace in reach": 80.0}
+FROM = ("after make_stone_pickaxe", "iron and coal in the bag", "after collect_iron", "after collect_stone")
+FACTS = ("in the bag: sapling 1 (0-3), wood 3 (0-9), stone 5 (0-9), coal 1 (0-4); health 7, food 6, drink 6, energy 7; "
+         "step 160 (70-310); achieved in most of them: collect_coal, collect_drink, eat_cow, make_stone_pickaxe, "
+         "make_wood_sword, place_furnace, place_plant, place_stone, wake_up, and what these take")
+
+
 def test_the_last_correction_is_short(asked):
     """With the ladders, their results and the rates of the recorded run at its last correction: 27 stages, 15 of them
     played, and six of these not mastered."""
@@ -422,17 +429,17 @@ def test_the_last_correction_is_short(asked):
                 rate, episodes, steps = PLAYED[one.goal][k]
                 record = replace(record, episodes=episodes, length=steps, success={one.goal: rate}, counts=SPENT)
                 ends = {"the goal": rate, "the time": 60 - rate / 2, "zombie": 20.0, "lava": 20 - rate / 5}
-                stages.append(StageRecord(record, (rate - 10, rate + 5), (490_000, 1_380_000), ends))
+                stages.append(StageRecord(record, (rate - 10, rate + 5), (490_000, 1_380_000), ends, MISSING))
                 played += 1
             else:
                 stages.append(StageRecord(record))
         ladders.append(LadderRecord(one.goal, tuple(stages), 2 * "Two stages more, as it was stuck between 2 and 3. ",
-                                    f"open; {one.goal} is reached in 7.3% of the ordinary training episodes; stage 5 "
-                                    "is the first that is not mastered; playing: 5, 6"))
+                                    "open; 7.3% of the ordinary training episodes reach it; stage 5 is the first that "
+                                    "is not mastered; playing: 5, 6"))
     context = design_context(asked[0], 4)
     context = replace(context, ladders=tuple(ladders), episodes=300, before={name: (rate, 1.0) for name, rate in
                                                                              RATES.items()},
-                      original=replace(context.original, rates=RATES), unlearned=(
+                      original=replace(context.original, rates=RATES, facts=dict.fromkeys(FROM, FACTS)), unlearned=(
                           Unlearned("place_stone", 82.0, 75.3, ("make_iron_pickaxe, stage 3",)),))
     prompt = update_prompt(load_templates(), CRAFTER, "extended", 2, context.before, (), context=context)
     assert sum(len(one.stages) for one in ladders) == 27 and played == 15
