@@ -70,6 +70,17 @@ def test_a_stage_that_comes_back_keeps_its_record():
                previous.count(one.world) < [two.world for two in again].count(one.world) for one in again)
 
 
+def test_a_stage_stays_by_its_number():
+    previous = tuple(design.world for design in read(RECORDED[0].read_text()).designs)
+    wanted = '{"collect_iron": [{"keep": 20}, {"keep": 2}, {"inventory_settings": {"wood": 1}}]}'
+    found = read(wanted, previous=previous)
+    assert found.complaints == () and [one.keep for one in found.designs] == [20, 2, None]
+    assert [one.world for one in found.designs[:2]] == [previous[19], previous[1]]
+    for wrong in ('{"keep": 33}', '{"keep": 0}', '{"keep": "2"}', '{"keep": null}', '{"keep": [2]}',
+                  '{"keep": 2, "inventory_settings": {}}', '{"keep": 2}, {"keep": 2}'):
+        assert read(f'{{"collect_iron": [{wrong}]}}', previous=previous).complaints, wrong
+
+
 # --- mutated replies
 
 
@@ -336,8 +347,10 @@ SMALL = dict(vocabulary="extended", design="ladders", num_cycles=4, num_worlds=2
 
 def structured(text: str) -> str:
     "A recorded reply in the form that a server gives which was sent the schema."
-    return json.dumps({"ladders": [{"purpose": f"back from {goal}", "goal": goal, "stages": [
-        {"settings": stage} for stage in stages]} for goal, stages in json.loads(text).items()], "environments": []})
+    beside = [{"purpose": "beside the ladders, and before them", "settings": {"inventory_settings": {"wood": 1}}}]
+    return json.dumps({"environments": beside, "ladders": [
+        {"purpose": f"back from {goal}", "goal": goal, "stages": [{"settings": stage} for stage in stages]}
+        for goal, stages in json.loads(text).items()]})
 
 
 def with_server(folder: Path, texts: list[str], **settings) -> tuple[RunFolder, list[dict]]:
@@ -369,6 +382,8 @@ def test_a_run_with_four_calls_of_a_model(asked):
     for number in (2, 3, 4):
         before, prompt = ladder_records(run, f"cycle-{number - 1}"), run.text(f"cycle-{number}", RunFolder.PROMPT)
         assert format_ladders(before, CRAFTER.costs) in prompt
+        worlds = run.worlds(f"cycle-{number - 1}")                                     # a number is what `keep` takes
+        assert all(worlds[stage.number - 1] == stage.record.world for one in before for stage in one.stages)
         assert [one.goal for one in before] == [*json.loads(RECORDED[(2, 1, 0)[number - 2]].read_text())]
     assert sum(len(one.stages) for one in before) == 32
     played = [stage for one in before for stage in one.stages if stage.record.episodes]
@@ -435,7 +450,7 @@ def test_the_last_correction_is_short(asked):
                 stages.append(StageRecord(record))
         ladders.append(LadderRecord(one.goal, tuple(stages), 2 * "Two stages more, as it was stuck between 2 and 3. ",
                                     "open; 7.3% of the ordinary training episodes reach it; stage 5 is the first that "
-                                    "is not mastered; playing: 5, 6"))
+                                    "is not mastered; playing: 5, 6", 4, (4, 5)))
     context = design_context(asked[0], 4)
     context = replace(context, ladders=tuple(ladders), episodes=300, before={name: (rate, 1.0) for name, rate in
                                                                              RATES.items()},
@@ -591,7 +606,8 @@ def test_worlds_checks_a_file_of_ladders(form, tmp_path, capsys):
     assert said.count("Ladder ") == 16 and "Ladder collect_iron, stage 4: {" in said
     assert "starts at a moment of the agent's own episodes: after make_stone_pickaxe" in said
     width, height = Image.open(tmp_path / "ladders.png").size
-    assert width > height and 4 * 104 < height < 4 * 208                        # a row for each of four ladders
+    rows = height - 312 * (form == "structured")                    # in which a large picture of a world is below them
+    assert width > height and 4 * 104 < rows < 4 * 208              # a row for each of four ladders
     path.write_text(path.read_text().replace('"collect_iron"', '"colect_iron"').replace('"after make_stone_pickaxe"',
                                                                                         '"after lunch"'))
     assert main(command) == 1

@@ -285,8 +285,10 @@ def ladder_records(
     for ladder in ladders:
         goal = objectives.index(ladder.goal)
         mine = [number for number, (*_, one) in zip(numbers, run.roles(cycle), strict=True) if one == ladder.goal]
-        stages = [_stage(run, goal, records[number], episodes[episodes.worlds == number],
-                         steps[episodes.worlds == number]) for number in mine]
+        places = [k for k, (*_, one) in enumerate(run.roles(cycle), 1) if one == ladder.goal]
+        stages = [replace(_stage(run, goal, records[number], episodes[episodes.worlds == number],
+                                 steps[episodes.worlds == number]), number=k)
+                  for k, number in zip(places, mine, strict=True)]
         record = LadderRecord(ladder.goal, tuple(stages), ladder.purpose)
         if one := next((one for one in positions if one["goal"] == goal), None):
             playing = tuple(mine.index(world) for world in one["playing"] if world in mine)

@@ -192,6 +192,7 @@ class StageRecord:
     ends: Mapping[str, float] = dataclasses.field(default_factory=dict)   # what ended the episodes → % of them
     missing: Mapping[str, float] = dataclasses.field(default_factory=dict)   # condition of the goal → % of the episodes
     #                                              that did not reach it in which it did not hold at the end
+    number: int = 0                              # among the worlds of its cycle, from 1; 0: as the stages are counted
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,7 @@ def format_ladders(
             count += 1
             now = not ladder.state or number - 1 == ladder.at or number - 1 in ladder.playing
             said = _stage(ladder.goal, stage, costs if now else None) if stage.record.episodes else "not played"
-            lines.append(f"  stage {number} [{count}]: {_settings(stage.record.world)}\n    {said}")
+            lines.append(f"  stage {number} [{stage.number or count}]: {_settings(stage.record.world)}\n    {said}")
         rates = [stage.record.success.get(ladder.goal, 0.0) if stage.record.episodes >= ENOUGH else None
                  for stage in ladder.stages]
         lines += [f"  between stage {k} and {k + 1} there is a gap: {near:.0f}%, then {far:.0f}%"

@@ -419,7 +419,8 @@ def _stages(
             data = {key: value for key, value in data.items() if key != "purpose"}
         if isinstance(data, dict) and list(data) == ["settings"] and "settings" not in model.model_fields:
             data = data["settings"]
-        if isinstance(data, dict) and list(data) == ["keep"] and "keep" not in model.model_fields:
+        if isinstance(data, dict) and list(data) == ["keep"] and "keep" not in model.model_fields and (
+                data["keep"] is not None):
             beside, data = beside | data, {}
         proposals.append(_Proposal(data, beside, name, f"{place}, stage {k}"))
     return proposals, [Complaint(message, place=place) for message in wrong]
