@@ -840,6 +840,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                'envgen_nb/cycle/settings.py'),
                                           'envgen_nb.cycle.settings._terms': ( '5_cycle/settings.html#_terms',
                                                                                'envgen_nb/cycle/settings.py'),
+                                          'envgen_nb.cycle.settings._waiting': ( '5_cycle/settings.html#_waiting',
+                                                                                 'envgen_nb/cycle/settings.py'),
                                           'envgen_nb.cycle.settings.changed_settings': ( '5_cycle/settings.html#changed_settings',
                                                                                          'envgen_nb/cycle/settings.py'),
                                           'envgen_nb.cycle.settings.check_designer': ( '5_cycle/settings.html#check_designer',

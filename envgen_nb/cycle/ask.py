@@ -120,36 +120,32 @@ def _try_stages(ctx: RunContext, request: Request, designs: Sequence[Design]) ->
     numbered: dict[str, list[Design]] = {}
     for one in designs:
         numbered.setdefault(one.goal, []).append(one)
-    new = [(f"Ladder {goal}, stage {k}", k == len(stages), stage) for goal, stages in numbered.items() if goal
+    new = [(f"Ladder {goal}, stage {k}", k, len(stages), stage) for goal, stages in numbered.items() if goal
            for k, stage in enumerate(stages, 1) if stage.keep is None
            and ((moment := game.start_moment(stage.world)) is None or moments.get(moment, 0))]
-    if not new:
-        return []
-    worlds, by_rules = [stage.world for _, _, stage in new], game.player(ctx.preset.obs) is not None
-    played = [dict(zip(PLAYERS, records, strict=True)) for records in
-              zip(*(request.measure(worlds, episodes, player) for player in PLAYERS), strict=True)]
-    complaints, doubtful = [], []
-    for (place, last, stage), records in zip(new, played, strict=True):
-        rates = {player: record.success.get(stage.goal) for player, record in records.items()}
-        if None in rates.values():
-            complaints.append(Complaint(f"{stage.goal} cannot be reached in it: it is not there, or it counts as "
-                                        "achieved from the start", place=place))
-        elif rates["random"] >= 50:
-            complaints.append(Complaint(f"{stage.goal} is reached by chance: by a player that acts at random in "
-                                        f"{rates['random']:.0f}% of {counted(episodes, 'episode')}; start farther from "
-                                        "it, or leave the stage out", place=place))
-        elif not any(rates.values()) and by_rules and not last:
-            doubtful.append((place, stage))
-    for tries in (episodes, 3 * episodes) if doubtful else ():
-        records = request.measure([stage.world for _, stage in doubtful], tries, SCRIPTED)
-        doubtful = [one for one, record in zip(doubtful, records, strict=True) if not record.success[one[1].goal]]
-        if not doubtful:
-            break
+    complaints: list[Complaint] = []
+
+    def rates(some: Sequence[tuple], player: str, tries: int) -> list[tuple[tuple, float]]:
+        "Return the stages with the rates of a player; those in which the goal is not there become complaints."
+        records = request.measure([stage.world for *_, stage in some], tries, player) if some else []
+        found = [(one, record.success.get(one[-1].goal)) for one, record in zip(some, records, strict=True)]
+        complaints.extend(Complaint(f"{one[-1].goal} cannot be reached in it: it is not there, or it counts as "
+                                    "achieved from the start", place=one[0]) for one, rate in found if rate is None)
+        return [(one, rate) for one, rate in found if rate is not None]
+
+    easy = [(one, rate) for one, rate in rates([one for one in new if one[1] <= 2], "random", episodes) if rate >= 50]
+    complaints += [Complaint(f"{stage.goal} is reached by chance: by a player that acts at random in {rate:.0f}% of "
+                             f"{counted(episodes, 'episode')}; start farther from it, or leave the stage out",
+                             place=place) for (place, *_, stage), rate in easy]
+    wrong = {complaint.place for complaint in complaints}
+    doubtful = [one for one in new if one[1] < one[2] and one[0] not in wrong] if game.player(ctx.preset.obs) else []
+    for player, tries in (SCRIPTED, episodes), ("agent", episodes), (SCRIPTED, 3 * episodes):
+        doubtful = [one for one, rate in rates(doubtful, player, tries) if not rate]
     return complaints + [
         Complaint(f"{stage.goal} is reached neither by the agent nor by a player by rules, which plays the whole game "
                   f"and does not aim at it, in {4 * episodes} episodes: give more, start nearer to it, or give it more "
                   "time; or write the stage again as it is, if it can be reached", place=place)
-        for place, stage in doubtful]
+        for place, *_, stage in doubtful]
 
 
 def _moments(ctx: RunContext) -> dict[str, int]:

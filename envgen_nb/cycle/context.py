@@ -357,6 +357,8 @@ def design_context(
     if settings.design == "ladders":
         rates["unlearned"] = unlearned(run, cycle)
     records = world_records(run)[sum(bool(run.worlds(f"cycle-{k}")) for k in range(1, number)) - 1]
+    if settings.design == "ladders":
+        records = tuple(one for one, (*_, goal) in zip(records, run.roles(cycle), strict=True) if not goal)
     return DesignContext(**always, **rates, records=records if run.worlds(cycle) else (),
                          archive=tuple(archived(run, cycle)),
                          original=in_the_original(run, cycle) if settings.feedback == "full" else None)

@@ -382,14 +382,19 @@ def prompt_values(
         "num_worlds": str(num_worlds),
     }
     values["format"] = answer_format(model, num_worlds, said.ladders is not None)
+    if said.ladders is not None:
+        after = {name: ", ".join(simulator.prerequisites(name)) for name in simulator.objectives}
+        values["objectives"] = "\n".join(name + (f" (after {names})" if names else "") for name, names in after.items())
     values["rates"] = "Success rates are not given in this run."
     if feedback is not None:
         values["rates"] = format_rates(feedback, said)
         values["feedback"] = format_feedback(feedback) if said.records is None else values["rates"]
+    alone = (f"\n\nEnvironments that belong to no ladder:\n\n{format_results(said.records, simulator.costs)}"
+             if said.records else "")
     values |= {"plan": said.plan, "results": format_results(said.records or (), simulator.costs),
                "original": format_original(said.original) if said.original else "",
                "archive": format_archive(said.archive), "bottleneck": BOTTLENECK if said.bottleneck else "",
-               "ladders": format_ladders(said.ladders or (), simulator.costs),
+               "ladders": format_ladders(said.ladders or (), simulator.costs) + alone,
                "unlearned": format_unlearned(said.unlearned), "lessons": said.lessons}
     if feedback is not None or previous:
         values |= {"previous": format_previous(previous), "remarks": format_remarks(simulator, previous, origins)}

@@ -169,6 +169,9 @@ class ExtendedCrafterWorld(CrafterWorld):
     facts: ClassVar[tuple[str, ...]] = (
         "What is near is at most 3 cells away in each direction. Between a table and a furnace that are near together "
         "there is a cell from which both are in reach.",
+        "With start_from the map stays as it is: place and the rarities change nothing. What inventory_settings, "
+        "health, food, drink and energy say replaces what the moment has. What was reached before it counts as "
+        "achieved.",
         "What counts as achieved earns nothing, and the agent unlearns it, in the ordinary game too.",
         "What is given in the bag is soon spent on other things: an agent that is given just what the goal needs "
         "seldom reaches it.",
