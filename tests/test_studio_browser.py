@@ -9,10 +9,15 @@ import time
 
 import numpy as np
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from browser import Browser, write_notebook
 from PIL import Image
 
 from envgen_nb.agent.clips import animate
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.events import Accepted
+from envgen_nb.cycle.run import run_cycles
+from envgen_nb.cycle.settings import make_settings
 
 IMPORTS = """
 from envgen_nb.designer.reply import Design
@@ -274,3 +279,40 @@ def test_heist_shows_its_way_and_is_played(seen):
 def test_nobody_complained(seen):
     """The last of this file: nothing in the browser's console, nothing in the logs of server and kernel."""
     assert seen.errors == [] and seen.lab.complaints() == []
+
+
+@pytest.mark.long
+def test_a_stage_is_chosen_in_its_row_and_edited(desk):
+    """A click or an arrow key chooses; a copy is put behind it, and taken back; the rows follow the run."""
+    run = create_run(make_settings(designer="ladders", vocabulary="extended", num_cycles=1, cycle_steps=8192,
+                                   evaluation_runs=1, evaluation_episodes=2, threads=1), desk.lab.folder / "ladders")
+    next(event for event in run_cycles(run.path) if isinstance(event, Accepted))
+    write_notebook(desk.lab.folder / "ladders.ipynb", "from envgen_nb.studio.studio import Studio",
+                   "studio = Studio('ladders')\nstudio.open_page('Worlds')\nstudio")
+    desk.open("ladders.ipynb")
+    desk.run_all()
+    stages = desk.page.locator("li[role=option]")
+    stages.nth(1).wait_for(timeout=60_000)
+    goals = [design.goal for design in run.designs("cycle-1")]
+    count, first = len(goals), next(k for k, goal in enumerate(goals) if goals.count(goal) > 2)
+    assert stages.count() == count and cards(desk).count() == 1
+    stages.nth(first + 1).click()
+    title = cards(desk).first.locator("b").first
+    title.filter(has_text="Stage 2 of").wait_for()
+    desk.page.keyboard.press("ArrowRight")
+    title.filter(has_text="Stage 3 of").wait_for()
+    assert stages.nth(first + 2).get_attribute("aria-selected") == "true"
+    assert stages.nth(first + 2).evaluate("one => one === document.activeElement")
+    desk.shot("stages", desk.page.locator(".envgen-ladders"))
+    cards(desk).first.get_by_role("button", name="Duplicate").click()
+    title.filter(has_text="Stage 4 of").wait_for()
+    desk.page.wait_for_function(f"document.querySelectorAll('li[data-place]').length === {count + 1}")
+    worlds = run.worlds("cycle-1")
+    assert worlds[first + 2] == worlds[first + 3] and run.designs("cycle-1")[first + 3].goal == goals[first]
+    cards(desk).first.get_by_role("button", name="Play").click()
+    cards(desk).first.get_by_role("button", name="Close play").click()
+    desk.page.get_by_role("button", name="Undo").click()
+    desk.page.wait_for_function(f"document.querySelectorAll('li[data-place]').length === {count}")
+    serious = [one["id"] for one in Axe().run(desk.page, context=".envgen-studio").response["violations"]
+               if one["impact"] in ("serious", "critical")]
+    assert serious == [] and desk.errors == []

@@ -23,7 +23,7 @@ from ..designer.base import Usage
 from envgen_nb.designer.prompt import (
     Templates, check_template, fill, first_prompt, load_templates, own_words, prompt_values,
 )
-from ..designer.reply import annotated
+from ..designer.reply import annotated, name_in, world_before
 from ..game.words import counted, differences, settings_in_words
 from ..game.world import printable
 from ..results import measurements
@@ -48,7 +48,8 @@ def reply_html(
     "Return a reply as it came, with what is wrong with it under the lines that it is about."
     before = run.worlds(run.cycles[run.cycles.index(cycle) - 1])
     model = run.simulator.world_class(run.settings.vocabulary)
-    whole, lines = annotated(text, model, run.settings.num_proposed, before)
+    goals = run.simulator.objectives if run.settings.design == "ladders" else ()
+    whole, lines = annotated(text, model, run.settings.num_proposed, before, goals)
     return render("reply.html", lines=lines, whole=[] if accepted else whole)
 
 # %% ../../nbs/8_studio/06_conversation.ipynb #e56d3f32
@@ -222,11 +223,16 @@ class Asked:
 
 def _worlds(run: RunFolder, cycle: str, before: str) -> tuple[str, ...]:
     "Return how the worlds differ from those of the cycle before."
-    old, found = run.worlds(before), []
-    for k, world in enumerate(run.worlds(cycle)):
-        lines = differences(old[k], world) if k < len(old) else settings_in_words(world)
-        found += [f"world {k + 1}: {line}" for line in lines] or [f"world {k + 1}: as before"]
-    return tuple(found) + tuple(f"world {k + 1}: gone" for k in range(len(run.worlds(cycle)), len(old)))
+    old, designs, found, same = run.designs(before), run.designs(cycle), [], 0
+    for k, design in enumerate(designs):
+        was, name = world_before(designs, k, old), name_in(designs, k)
+        lines = settings_in_words(design.world) if was is None else differences(was, design.world)
+        same += bool(design.goal and not lines)
+        found += [f"{name}: {line}" for line in lines] or [f"{name}: as before"] * (not design.goal)
+    kept = {design.keep for design in designs}
+    found += [f"{name_in(old, k)}: gone" for k, one in enumerate(old)
+              if (k + 1 not in kept if one.goal else k >= len(designs))]
+    return (*found, *[f"{counted(same, 'stage')} as before"] * bool(same))
 
 # %% ../../nbs/8_studio/06_conversation.ipynb #4cd997a7
 def _prompt(run: RunFolder, cycle: str, before: str) -> tuple[str, str]:

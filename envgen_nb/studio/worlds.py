@@ -23,7 +23,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode, observe
 
 from ..designer.lenient import Reader
-from ..designer.reply import Design, name_in, origin, strip_markdown
+from ..designer.reply import Design, name_in, origin, strip_markdown, world_before
 from ..results.figures import BEFORE_EDIT
 from envgen_nb.studio.elements import (
     STYLE, bind, button, column, error_view, field, framed, number_field, render, row,
@@ -139,18 +139,6 @@ def in_view(self: Worlds) -> list[int]:
 
 
 @patch
-def before(self: Worlds, index: int) -> World | None:
-    "Return what a world was in the cycle before, or the stage of its ladder that is most like it; None: it is new."
-    design = self.designs[index]
-    if design.keep is not None and design.keep <= len(self.previous):
-        return self.previous[design.keep - 1].world
-    if not design.goal:
-        return self.previous[index].world if index < len(self.previous) else None
-    same = [one.world for one in self.previous if one.goal == design.goal]
-    return min(same, key=lambda one: len(differences(one, design.world)), default=None)
-
-
-@patch
 def tried(self: Worlds, index: int) -> dict[str, Any]:
     "Return the settings of a world, or those that were tried last and make none."
     return self._tried.get(index) or self.designs[index].world.settings()
@@ -216,7 +204,7 @@ def legend_html(simulator: Simulator) -> str:
 def text_html(state: Worlds, index: int) -> str:
     "Return the distances in a world, its settings, those without effect, what changed, its counts."
     world, distance = state.designs[index].world, "distance to "
-    described, old = state.describe(world, state.seed), state.before(index)
+    described, old = state.describe(world, state.seed), world_before(state.designs, index, state.previous)
     far = {name.removeprefix(distance): value for name, value in described.items() if name.startswith(distance)}
     return render(
         "world.html", seed=state.seed, settings=settings_in_words(world),

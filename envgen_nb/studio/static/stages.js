@@ -1,7 +1,7 @@
 // The ladders of a cycle: rows of stages, of which one is chosen by a click or with the arrow keys.
 function render({ model, el }) {
   const box = document.createElement("div");
-  box.className = "envgen";
+  box.className = "envgen envgen-ladders";
   el.append(box);
 
   const stages = () => [...box.querySelectorAll("li[data-place]")];
