@@ -306,13 +306,13 @@ def test_a_stage_is_chosen_in_its_row_and_edited(desk):
     desk.shot("stages", desk.page.locator(".envgen-ladders"))
     cards(desk).first.get_by_role("button", name="Duplicate").click()
     title.filter(has_text="Stage 4 of").wait_for()
-    desk.page.wait_for_function(f"document.querySelectorAll('li[data-place]').length === {count + 1}")
+    desk.page.wait_for_function(f"document.querySelectorAll('.envgen-ladders li').length === {count + 1}")
     worlds = run.worlds("cycle-1")
     assert worlds[first + 2] == worlds[first + 3] and run.designs("cycle-1")[first + 3].goal == goals[first]
     cards(desk).first.get_by_role("button", name="Play").click()
     cards(desk).first.get_by_role("button", name="Close play").click()
     desk.page.get_by_role("button", name="Undo").click()
-    desk.page.wait_for_function(f"document.querySelectorAll('li[data-place]').length === {count}")
+    desk.page.wait_for_function(f"document.querySelectorAll('.envgen-ladders li').length === {count}")
     serious = [one["id"] for one in Axe().run(desk.page, context=".envgen-studio").response["violations"]
                if one["impact"] in ("serious", "critical")]
     assert serious == [] and desk.errors == []

@@ -140,7 +140,7 @@ class CycleWorlds:
             self.showing = True
             self.state.designs = tuple(run.designs(cycle)) if cycle else ()
             self.showing = False
-            self.rows.show(self.state, cycle or "")
+        self.rows.show(self.state, cycle or "")
         status = note(worlds_state(self.session, cycle, self.state.editable), "envgen-quiet")
         self.status.value = framed(status + (bottleneck_html(run, cycle) if cycle else ""))
 
