@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MAX_CHARACTERS', 'MAX_ENVIRONMENTS', 'MAX_PURPOSE', 'MAX_WEIGHT', 'MAX_STAGES', 'clean_text', 'Design', 'ladders_of',
-           'stages_of', 'name_in', 'origin', 'strip_markdown', 'ParsedReply', 'read_reply', 'parse_reply', 'annotated',
-           'format_reply']
+           'stages_of', 'name_in', 'world_before', 'origin', 'strip_markdown', 'ParsedReply', 'read_reply',
+           'parse_reply', 'annotated', 'format_reply']
 
 # %% ../../nbs/2_designer/05_reply.ipynb #d7a64b5a
 import json
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from .lenient import Broken, Reader, ReadError, broken, skip_space
 from .thoughts import answer_span
-from ..game.words import counted
+from ..game.words import counted, differences
 from ..game.world import Complaint, Ladder, World, check_world, printable
 from ..game.world_files import laid_out
 
@@ -70,6 +70,23 @@ def name_in(
     goal = designs[index].goal
     number = [design.goal for design in designs[:index + 1]].count(goal)
     return f"stage {number} of {goal.replace('_', ' ')}" if goal else f"world {number}"
+
+
+def world_before(
+    designs: Sequence[Design],
+    index: int,                   # of the one that is asked about
+    previous: Sequence[Design],   # those of the cycle before
+) -> World | None:
+    """Return what a world was in the cycle before, to tell the difference; None: it is new.
+
+    A world is compared with that of its number; a stage with the one that it keeps, or the most alike of its ladder."""
+    design = designs[index]
+    if design.keep is not None and design.keep <= len(previous):
+        return previous[design.keep - 1].world
+    if not design.goal:
+        return previous[index].world if index < len(previous) else None
+    same = [one.world for one in previous if one.goal == design.goal]
+    return min(same, key=lambda one: len(differences(one, design.world)), default=None)
 
 
 def origin(
