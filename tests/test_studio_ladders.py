@@ -15,6 +15,8 @@ from envgen_nb.designer.reply import MAX_STAGES, Design, ladders_of
 from envgen_nb.game.files import write_json
 from envgen_nb.results.archive import archive_html
 from envgen_nb.studio.editor import Editor, latest_facts, show_run, used_texts
+from envgen_nb.studio.session import Session
+from envgen_nb.studio.stages import StageRows
 from envgen_nb.studio.studio import Studio, still_html
 
 SHORT = dict(num_cycles=2, cycle_steps=16_384, final_steps=0, evaluation_runs=1, evaluation_episodes=4, threads=1)
@@ -164,3 +166,18 @@ def test_templates_of_ladders_are_corrected_and_kept(second, tmp_path, monkeypat
     write_json(run.path / "templates" / "editing.json", {"draft": {name: draft[name] for name in list(draft)[:4]}})
     show_run(editor, run)
     assert editor.first == "mine" and editor.correction == used_texts(run)["correction"]
+
+
+@pytest.mark.long
+def test_the_rows_follow_the_training(tmp_path, monkeypatch):
+    """While the agent trains, and not only at the end."""
+    monkeypatch.setattr(StageRows, "EVERY", 0.0)
+    monkeypatch.setattr(Session, "EVERY", 0.05)
+    studio = Studio(designed(tmp_path / "run", cycle_steps=65_536))
+    studio.open_page("Worlds")
+    rows, seen = studio.worlds.rows, set()
+    drawn = rows.draw
+    monkeypatch.setattr(rows, "draw", lambda: (drawn(), seen.add(len(studio.run.metrics("cycle-1")))))
+    studio.session.train()
+    assert studio.session.wait(120) and studio.session.error == ""
+    assert len(seen) > 3 and "shut: no ordinary training episode has ended yet" in rows.view.html
