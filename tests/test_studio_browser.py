@@ -28,7 +28,7 @@ MAKE = """
 game = get_simulator("{game}")
 purposes = ["{one}", "<b>not bold</b> <img src=x onerror=alert(1)>"]
 found = [game.practice(name, "{vocabulary}")[0] for name in ("{one}", "{two}")]
-worlds = Worlds(game, "{vocabulary}", designs=tuple(map(Design, found, purposes)), previous=(found[1],))
+worlds = Worlds(game, "{vocabulary}", designs=tuple(map(Design, found, purposes)), previous=(Design(found[1]),))
 """
 SHOW = "worlds_view(worlds)"
 
