@@ -452,12 +452,14 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_replies_take_less_than_a_second(name):
-    "Of the processor, for each of the three: reading, annotating, and what the studio shows of it."
+    "Of the processor, for each of these: reading, annotating, reading ladders, and what the studio shows."
     reply, model = HOSTILE[name], CRAFTER.world_class("extended")
-    run = SimpleNamespace(simulator=CRAFTER, settings=SimpleNamespace(vocabulary="extended", num_proposed=4),
+    settings = SimpleNamespace(vocabulary="extended", num_proposed=4, design="worlds")
+    run = SimpleNamespace(simulator=CRAFTER, settings=settings,
                           cycles=["cycle-0", "cycle-1"], worlds=lambda cycle: [])
     assert len(reply) == MAX_CHARACTERS
     for work in (lambda: parse_reply(reply, model, 4), lambda: annotated(reply, model, 4),
+                 lambda: parse_reply(reply, model, 4, objectives=CRAFTER.objectives),
                  lambda: reply_html(run, "cycle-1", reply)):
         start = time.process_time()
         assert work()
