@@ -513,7 +513,7 @@ def test_a_stage_that_chance_reaches_is_sent_back(tried):
     assert "place_table, stage 1: place_table is reached by chance" in run.text("cycle-1", "complaints-1.md")
     assert run.text("cycle-1", "rejected-1.md") == CHANCE and run.text("cycle-1", "reply.md") == WOOD[0]
     assert "is reached by chance" in requests[1]["messages"][-1]["content"] and len(requests) >= 3
-    assert {one["player"] for one in run.selection("cycle-1")} >= {"agent", "random"}
+    assert "random" in {one["player"] for one in run.selection("cycle-1")}
     steps = sum(one["steps"] for one in run.selection("cycle-1"))
     trained = sum(record["steps"] if "steps" in record else 0 for record in run.metrics("cycle-1"))
     assert steps > 0 and trained + steps <= SMALL["cycle_steps"] + 512
