@@ -16,12 +16,14 @@ from .context import in_the_original, ladder_records, unlearned
 from .create import designer_of
 from .folder import RunFolder, RunFolderError
 from .runs import display_name
-from ..designer.base import Designer, DesignerError, Request, check_consent
-from ..designer.design import Budget, as_reply
-from ..designer.lessons import again, format_lessons, lessons_prompt, load_lessons, merge_prompt, read_lessons
+from ..designer.base import NO_USAGE, Designer, DesignerError, Reply, Request, Usage, check_consent
+from ..designer.design import Budget, DesignError, design
+from ..designer.lessons import format_lessons, lessons_prompt, load_lessons, merge_prompt, read_lessons
 from ..designer.records import LadderRecord, format_ladders, format_original, format_unlearned
+from ..designer.reply import ParsedReply
 from ..game.files import append_jsonl, write_text
 from ..game.simulator import Simulator
+from ..game.world import Complaint
 
 # %% ../../nbs/5_cycle/11_lessons.ipynb #1e550105
 def _measured(run: RunFolder) -> str:
@@ -43,33 +45,37 @@ def _played(ladder: LadderRecord) -> LadderRecord:
 
 def happened(run: RunFolder) -> dict[str, str]:
     "Return what `lessons_prompt` says of a run that is finished."
-    parts = []
+    parts, ladders = [], ()
     for cycle in run.cycles[1:]:
-        ladders = [_played(ladder) for ladder in ladder_records(run, cycle)]
-        if played := [ladder for ladder in ladders if ladder.stages]:
+        ladders = ladder_records(run, cycle)
+        if played := [ladder for ladder in map(_played, ladders) if ladder.stages]:
             parts.append(f"### {cycle}\n\n{format_ladders(played, run.simulator.costs)}")
     last = run.cycles[-1]
     return {"measured": _measured(run), "ladders": "\n\n".join(parts) or "No stage was played.",
-            "unlearned": format_unlearned(unlearned(run, last)),
+            "unlearned": format_unlearned(unlearned(run, last, ladders)),
             "original": format_original(in_the_original(run, last))}
 
 # %% ../../nbs/5_cycle/11_lessons.ipynb #1e550107
+def _read(reply: Reply, request: Request) -> ParsedReply:
+    return ParsedReply(complaints=tuple(map(Complaint, read_lessons(reply.text)[1])))
+
+
 def _ask(
     designer: Designer,
     request: Request,
     max_reasks: int,
-    on_reply: Callable[..., None],   # called with each reply
+    budget: Budget,
+    spent: Usage,                             # before this request
+    on_reply: Callable[[Reply], None],        # called with each reply
 ) -> list[str]:
     "Return the lessons that a designer answers with; `DesignerError` if there are none after the last attempt."
-    for _ in range(max_reasks + 1):
-        reply = as_reply(designer.reply(request))
-        on_reply(reply)
-        lessons, wrong = read_lessons(reply.text)
-        if not wrong:
-            return lessons
-        said = ({"role": "assistant", "content": reply.text or "(no text)"}, {"role": "user", "content": again(wrong)})
-        request = dataclasses.replace(request, messages=(*request.messages, *said), attempt=request.attempt + 1)
-    raise DesignerError(f"the designer gave no lessons that can be used: {'; '.join(wrong)}")
+    try:
+        for attempt in design(designer, request, max_reasks, budget, spent, read=_read):
+            on_reply(attempt.reply)
+    except DesignError as error:
+        wrong = "; ".join(map(str, error.attempts[-1].complaints))
+        raise DesignerError(f"the designer gave no lessons that can be used: {wrong}") from None
+    return read_lessons(attempt.reply.text)[0]
 
 
 def _check_reads(designer: Designer, name: str) -> None:
@@ -88,18 +94,18 @@ def ask_lessons(run: RunFolder) -> list[str]:
         raise RunFolderError(f"{run.path} is not finished: its lessons can be asked for at its end")
     settings, designer = run.settings, designer_of(run)
     _check_reads(designer, settings.designer)
-    Budget(settings.max_calls, settings.max_tokens).check(run.usage())
     prompt = lessons_prompt(run.simulator, happened(run))
     write_text(run.file(RunFolder.PROMPT, "lessons"), prompt)
 
-    def keep(reply) -> None:
+    def keep(reply: Reply) -> None:
         if reply.usage.calls:
             append_jsonl(run.file(RunFolder.USAGE), {"cycle": "lessons", "usage": dataclasses.asdict(reply.usage)})
         write_text(run.file(RunFolder.REPLY, "lessons"), reply.text)
 
     request = Request(run.simulator, settings.vocabulary, plain=True, cycle=settings.num_cycles,
                       num_cycles=settings.num_cycles, messages=({"role": "user", "content": prompt},))
-    lessons = _ask(designer, request, settings.max_reasks, keep)
+    lessons = _ask(designer, request, settings.max_reasks, Budget(settings.max_calls, settings.max_tokens), run.usage(),
+                   keep)
     write_text(run.file(RunFolder.LESSONS), format_lessons(lessons))
     return lessons
 
@@ -122,4 +128,4 @@ def merge_lessons(
     _check_reads(designer, runs[0].settings.designer)
     request = Request(game, runs[0].settings.vocabulary, plain=True,
                       messages=({"role": "user", "content": merge_prompt(game, sources)},))
-    return _ask(designer, request, max_reasks, lambda reply: None)
+    return _ask(designer, request, max_reasks, Budget(), NO_USAGE, lambda reply: None)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MOST', 'LONGEST', 'LESSONS', 'read_lessons', 'format_lessons', 'load_lessons', 'all_lessons', 'lessons_prompt',
-           'merge_prompt', 'again']
+           'merge_prompt']
 
 # %% ../../nbs/2_designer/15_lessons.ipynb #1e550003
 import re
@@ -15,7 +15,6 @@ from .prompt import fill, packaged
 from .reply import clean_text, strip_markdown
 from .thoughts import split_thoughts
 from ..game.simulator import Simulator
-from ..game.words import counted
 
 # %% ../../nbs/2_designer/15_lessons.ipynb #1e550005
 MOST, LONGEST = 10, 600     # lessons in a list; characters of a lesson
@@ -85,9 +84,3 @@ def merge_prompt(
     parts = [f"## Run {number}: {name}\n\n{format_lessons(lessons)}"
              for number, (name, lessons) in enumerate(sources.items(), 1)]
     return fill(packaged("merge-v1.md"), {"task": simulator.task, "sources": "\n".join(parts)})
-
-
-def again(wrong: Sequence[str]) -> str:
-    "The message that asks for a better list."
-    return (f"This list cannot be used ({counted(len(wrong), 'complaint')}):\n\n{format_lessons(wrong)}\nPlease write "
-            "the whole list again.")
