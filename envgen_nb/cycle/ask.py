@@ -11,13 +11,15 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..agent.evaluate import evaluate
 from ..agent.learner import learners
-from .context import design_context, origins, rates_there, trial_records, world_records, write_worlds
+from envgen_nb.cycle.context import (
+    design_context, moments_kept, origins, rates_there, trial_records, world_records, write_worlds,
+)
 from .create import designer_of, keep_by_hand, put_in_place
 from .events import Accepted, Event, Prompted, Rejected, Replied, TriedOut, Waiting
 from .folder import PLAYERS, SCRIPTED, RunFolder, RunFolderError, rollouts
@@ -114,44 +116,54 @@ def _played(ctx: RunContext, worlds: Sequence[World], episodes: int, seed: int, 
                         for these in in_world], "steps": int(found.lengths.sum())}
 
 # %% ../../nbs/5_cycle/07_ask.ipynb #1add0062
+class _New(NamedTuple):
+    "A stage of a reply that was not in the cycle before."
+    place: str        # in words, for complaints
+    number: int       # among the stages of its ladder, from 1
+    last: bool        # of its ladder
+    design: Design
+
+
+def _new_stages(ctx: RunContext, request: Request, designs: Sequence[Design]) -> list[_New]:
+    "Return the stages of a reply that are new and can be played now: moments that they start from are kept."
+    game, stages = ctx.run.simulator, dict[str, list[Design]]()
+    for one in designs:
+        stages.setdefault(one.goal, []).append(one)
+    stages.pop("", None)
+    moments = moments_kept(ctx.run, f"cycle-{request.cycle - 1}")
+    return [_New(f"Ladder {goal}, stage {k}", k, k == len(mine), stage) for goal, mine in stages.items()
+            for k, stage in enumerate(mine, 1) if stage.keep is None
+            and ((moment := game.start_moment(stage.world)) is None or moments.get(moment, 0))]
+
+
 def _try_stages(ctx: RunContext, request: Request, designs: Sequence[Design]) -> list[Complaint]:
     "Play the stages of a reply that are new, and return what is wrong with them."
-    game, episodes, moments = ctx.run.simulator, ctx.settings.trial_episodes, _moments(ctx)
-    numbered: dict[str, list[Design]] = {}
-    for one in designs:
-        numbered.setdefault(one.goal, []).append(one)
-    new = [(f"Ladder {goal}, stage {k}", k, len(stages), stage) for goal, stages in numbered.items() if goal
-           for k, stage in enumerate(stages, 1) if stage.keep is None
-           and ((moment := game.start_moment(stage.world)) is None or moments.get(moment, 0))]
-    complaints: list[Complaint] = []
+    episodes, complaints = ctx.settings.trial_episodes, list[Complaint]()
 
-    def rates(some: Sequence[tuple], player: str, tries: int) -> list[tuple[tuple, float]]:
+    def rates(stages: Sequence[_New], player: str, tries: int) -> list[tuple[_New, float]]:
         "Return the stages with the rates of a player; those in which the goal is not there become complaints."
-        records = request.measure([stage.world for *_, stage in some], tries, player) if some else []
-        found = [(one, record.success.get(one[-1].goal)) for one, record in zip(some, records, strict=True)]
-        complaints.extend(Complaint(f"{one[-1].goal} cannot be reached in it: it is not there, or it counts as "
-                                    "achieved from the start", place=one[0]) for one, rate in found if rate is None)
+        records = request.measure([one.design.world for one in stages], tries, player) if stages else []
+        found = [(one, record.success.get(one.design.goal)) for one, record in zip(stages, records, strict=True)]
+        complaints.extend(Complaint(f"{one.design.goal} cannot be reached in it: it is not there, or it counts as "
+                                    "achieved from the start", place=one.place) for one, rate in found if rate is None)
         return [(one, rate) for one, rate in found if rate is not None]
 
-    easy = [(one, rate) for one, rate in rates([one for one in new if one[1] <= 2], "random", episodes) if rate >= 50]
-    complaints += [Complaint(f"{stage.goal} is reached by chance: by a player that acts at random in {rate:.0f}% of "
-                             f"{counted(episodes, 'episode')}; start farther from it, or leave the stage out",
-                             place=place) for (place, *_, stage), rate in easy]
+    new = _new_stages(ctx, request, designs)
+    by_chance = rates([one for one in new if one.number <= 2], "random", episodes)
+    complaints += [Complaint(f"{one.design.goal} is reached by chance: by a player that acts at random in {rate:.0f}% "
+                             f"of {counted(episodes, 'episode')}; start farther from it, or leave the stage out",
+                             place=one.place) for one, rate in by_chance if rate >= 50]
     wrong = {complaint.place for complaint in complaints}
-    doubtful = [one for one in new if one[1] < one[2] and one[0] not in wrong] if game.player(ctx.preset.obs) else []
+    doubtful = [one for one in new if not one.last and one.place not in wrong]
+    if ctx.run.simulator.player(ctx.preset.obs) is None:
+        doubtful = []
     for player, tries in (SCRIPTED, episodes), ("agent", episodes), (SCRIPTED, 3 * episodes):
         doubtful = [one for one, rate in rates(doubtful, player, tries) if not rate]
     return complaints + [
-        Complaint(f"{stage.goal} is reached neither by the agent nor by a player by rules, which plays the whole game "
-                  f"and does not aim at it, in {4 * episodes} episodes: give more, start nearer to it, or give it more "
-                  "time; or write the stage again as it is, if it can be reached", place=place)
-        for place, *_, stage in doubtful]
-
-
-def _moments(ctx: RunContext) -> dict[str, int]:
-    "Return how many moments of each kind the training has kept so far."
-    logs = (record for cycle in reversed(ctx.run.cycles) for record in reversed(ctx.run.metrics(cycle)))
-    return next((record["moments"] for record in logs if "moments" in record), {})
+        Complaint(f"{one.design.goal} is reached neither by the agent nor by a player by rules, which plays the whole "
+                  f"game and does not aim at it, in {4 * episodes} episodes: give more, start nearer to it, or give it "
+                  "more time; or write the stage again as it is, if it can be reached", place=one.place)
+        for one in doubtful]
 
 # %% ../../nbs/5_cycle/07_ask.ipynb #5af50aac
 def ask(

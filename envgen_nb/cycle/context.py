@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['LARGE', 'SMALL', 'ROW', 'as_designed', 'as_taken', 'origins', 'is_edited', 'write_sheet', 'draw_designs',
-           'write_worlds', 'rates_there', 'trial_records', 'tried_out', 'world_records', 'in_the_original',
-           'ladder_records', 'unlearned', 'archived', 'design_context']
+           'write_worlds', 'rates_there', 'trial_records', 'tried_out', 'world_records', 'moments_kept',
+           'in_the_original', 'ladder_records', 'unlearned', 'archived', 'design_context']
 
 # %% ../../nbs/5_cycle/04_context.ipynb #4ea07192
 import io
@@ -184,6 +184,19 @@ def tried_out(
     return found
 
 # %% ../../nbs/5_cycle/04_context.ipynb #ee2b63a3
+def _record(game: Simulator, design: Design, played: Episodes) -> WorldRecord:
+    "Return a designed world, and what happened in the episodes that were played in it."
+    ended, rates, counts = played[~played.cut], {}, {}
+    if len(played):
+        rates = rates_there(played.unlocked, played.possible, game.objectives)
+        again = played.counts - played.unlocked
+        counts = {game.objectives[k]: (float(played.counts[:, k].mean()), float(again[:, k].mean()))
+                  for k in game.paid}
+    means = (float(ended.returns.mean()), float(ended.lengths.mean())) if len(ended) else (None, None)
+    return WorldRecord(design.world, design.purpose, len(played), *means, rates, design.weight,
+                       design.keep is not None, counts)
+
+
 def world_records(
     run: RunFolder,
     results: bool = True,   # False: the worlds alone, as if none had been played
@@ -193,24 +206,23 @@ def world_records(
     cycles = run.cycles[:run.cycles.index(until) + 1] if until else run.cycles
     records = [record for cycle in cycles for record in run.metrics(cycle)] if results else []
     episodes = Episodes.join([run.episodes(record) for record in records])
-    found, numbers, objectives = [], run.all_numbers(cycles[-1]), run.simulator.objectives
+    found, numbers = [], run.all_numbers(cycles[-1])
     for cycle in cycles:
         records = []
         for design, number in zip(run.designs(cycle), numbers[cycle], strict=True):
-            played = episodes[episodes.worlds == number]
-            ended, rates, counts = played[~played.cut], {}, {}
-            if len(played):
-                rates = rates_there(played.unlocked, played.possible, objectives)
-                again = played.counts - played.unlocked
-                counts = {objectives[k]: (float(played.counts[:, k].mean()), float(again[:, k].mean()))
-                          for k in run.simulator.paid}
-            means = (float(ended.returns.mean()), float(ended.lengths.mean())) if len(ended) else (None, None)
-            records.append(WorldRecord(design.world, design.purpose, len(played), *means, rates, design.weight,
-                                       design.keep is not None, counts))
+            records.append(_record(run.simulator, design, episodes[episodes.worlds == number]))
         found += [tuple(records)] if records else []
     return tuple(found)
 
 # %% ../../nbs/5_cycle/04_context.ipynb #2bb63625
+def moments_kept(
+    run: RunFolder,
+    cycle: str,
+) -> dict[str, int]:   # kind → how many; {}: the game has none, or the cycle was not trained to its end
+    "Return the moments of the agent's own episodes that the training has kept at the end of a cycle."
+    return {name: kept for record in run.metrics(cycle)[-1:] for name, kept in record.get("moments", {}).items()}
+
+
 def in_the_original(
     run: RunFolder,
     cycle: str,       # that has been measured
@@ -224,27 +236,26 @@ def in_the_original(
     rates = success_rates(found.unlocked, found.possible, run.simulator.objectives)
     quarters = np.percentile(found.lengths, (25, 75)).tolist()
     held = {name: [(one.conditions, one.episodes, one.steps) for one in held] for name, held in found.held.items()}
-    moments = {name: kept for record in run.metrics(cycle)[-1:] for name, kept in record.get("moments", {}).items()}
     used = {run.simulator.start_moment(world) for world in run.worlds(cycle)}
     facts = {name: said for record in run.metrics(cycle)[-1:] for name, said in record.get("moment_facts", {}).items()
              if name in used}
-    return BaseGameStats(float(found.lengths.mean()), *quarters, deaths, rates, held, moments, facts)
+    return BaseGameStats(float(found.lengths.mean()), *quarters, deaths, rates, held, moments_kept(run, cycle), facts)
 
 # %% ../../nbs/5_cycle/04_context.ipynb #1add0032
-def _stage(run: RunFolder, goal: int, record: WorldRecord, episodes: Episodes, steps: np.ndarray) -> StageRecord:
+def _stage(game: Simulator, stage: Design, number: int, episodes: Episodes, steps: np.ndarray) -> StageRecord:
     "Return what happened in a stage; `steps` are those of the training when each of its episodes ended."
-    count, reached = len(episodes), episodes.unlocked[:, goal] if len(episodes) else np.zeros(0, bool)
+    record, count = _record(game, stage, episodes), len(episodes)
     if not count:
-        return StageRecord(record)
-    first, last = (float(100 * part.mean()) for part in (reached[:count // 3], reached[-(count // 3):])) if (
-        count >= 15) else (None, None)
-    names = ("the goal", "the time", *run.simulator.deaths)
+        return StageRecord(record, number=number)
+    reached, third = episodes.unlocked[:, game.objectives.index(stage.goal)], count // 3
+    thirds = (100 * float(reached[:third].mean()), 100 * float(reached[-third:].mean())) if count >= 15 else None
+    names = ("the goal", "the time", *game.deaths)
     shares = 100 * np.bincount(np.where(reached, 0, 1 + episodes.deaths), minlength=len(names)) / count
-    game, held = run.simulator, episodes.held[~reached & (episodes.held >= 0)]
+    held = episodes.held[~reached & (episodes.held >= 0)]
     missing = {name: float(100 * (held >> game.conditions.index(name) & 1 == 0).mean())
-               for name in game.needs.get(game.objectives[goal], ()) if len(held)}
-    return StageRecord(record, None if first is None else (first, last), (int(steps[0]), int(steps[-1])),
-                       dict(zip(names, shares.tolist(), strict=True)), missing)
+               for name in game.needs.get(stage.goal, ()) if len(held)}
+    return StageRecord(record, thirds, (int(steps[0]), int(steps[-1])), dict(zip(names, shares.tolist(), strict=True)),
+                       missing, number)
 
 
 def _state(game: Simulator, position: dict[str, Any], goal: str, playing: Sequence[int], stages: int) -> str:
@@ -271,28 +282,25 @@ def ladder_records(
     results: bool = True,   # False: the ladders alone, as if they had not been played
 ) -> tuple[LadderRecord, ...]:
     "Return the ladders of a cycle, and what has happened in their stages up to its end."
-    ladders, numbers = ladders_of(run.designs(cycle)), run.all_numbers(cycle).get(cycle, [])
-    if not ladders:
+    game, designs = run.simulator, run.designs(cycle)
+    if not any(design.goal for design in designs):
         return ()
-    objectives, records = list(run.simulator.objectives), dict(zip(numbers, world_records(run, results, cycle)[-1],
-                                                                  strict=True))
+    numbers = run.all_numbers(cycle)[cycle]
     logs = [record for name in run.cycles[:run.cycles.index(cycle) + 1] for record in run.metrics(name)]
     played = [run.episodes(record) for record in logs] if results else []
     episodes = Episodes.join(played)
     steps = np.repeat([record["step"] for record in logs[:len(played)]], [len(part) for part in played])
     positions = next((record["ladders"] for record in reversed(logs) if "ladders" in record), []) if results else []
     found = []
-    for ladder in ladders:
-        goal = objectives.index(ladder.goal)
-        mine = [number for number, (*_, one) in zip(numbers, run.roles(cycle), strict=True) if one == ladder.goal]
-        places = [k for k, (*_, one) in enumerate(run.roles(cycle), 1) if one == ladder.goal]
-        stages = [replace(_stage(run, goal, records[number], episodes[episodes.worlds == number],
-                                 steps[episodes.worlds == number]), number=k)
-                  for k, number in zip(places, mine, strict=True)]
+    for ladder in ladders_of(designs):
+        places = [k for k, design in enumerate(designs) if design.goal == ladder.goal]
+        mine = [numbers[k] for k in places]
+        stages = [_stage(game, designs[k], k + 1, episodes[there], steps[there])
+                  for k, there in zip(places, (episodes.worlds == number for number in mine), strict=True)]
         record = LadderRecord(ladder.goal, tuple(stages), ladder.purpose)
-        if one := next((one for one in positions if one["goal"] == goal), None):
+        if one := next((one for one in positions if game.objectives[one["goal"]] == ladder.goal), None):
             playing = tuple(mine.index(world) for world in one["playing"] if world in mine)
-            record = replace(record, state=_state(run.simulator, one, ladder.goal, playing, len(mine)),
+            record = replace(record, state=_state(game, one, ladder.goal, playing, len(mine)),
                              at=min(one["at"], len(mine)), playing=playing)
         found.append(record)
     return tuple(found)
@@ -300,12 +308,13 @@ def ladder_records(
 # %% ../../nbs/5_cycle/04_context.ipynb #1add0034
 def unlearned(
     run: RunFolder,
-    cycle: str,       # that has been measured
+    cycle: str,                         # that has been measured
+    ladders: Sequence[LadderRecord],    # its `ladder_records`
 ) -> tuple[Unlearned, ...]:
     "Return the objectives that were reached more often at an earlier measurement of the run, by more than chance."
     until = run.cycles[:run.cycles.index(cycle) + 1]
     measured = [found for name in until if (found := run.evaluation(name)) is not None]
-    ladders, found = ladder_records(run, cycle), []
+    found = []
     for k, name in enumerate(run.simulator.objectives):
         *earlier, now = [(float(one.unlocked[:, k].mean()), len(one.returns)) for one in measured]
         best, episodes = max(earlier, default=now)
@@ -355,7 +364,7 @@ def design_context(
     if settings.feedback == "rates":
         return DesignContext(**always, **rates)
     if settings.design == "ladders":
-        rates["unlearned"] = unlearned(run, cycle)
+        rates["unlearned"] = unlearned(run, cycle, always["ladders"])
     records = world_records(run)[sum(bool(run.worlds(f"cycle-{k}")) for k in range(1, number)) - 1]
     if settings.design == "ladders":
         records = tuple(one for one, (*_, goal) in zip(records, run.roles(cycle), strict=True) if not goal)

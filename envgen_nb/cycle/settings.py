@@ -404,7 +404,7 @@ def _terms(settings: RunSettings, number: int) -> str:
 
 def _waiting(settings: RunSettings, number: int) -> str:
     "Return in words that the ladders of a cycle are not played in it, if the training of the first stage begins later."
-    first = getattr(new_curriculum(settings, settings.seed), "start", 0.0) * settings.total_steps
+    first = new_curriculum(settings, settings.seed).start * settings.total_steps
     return "The ladders that you write now are not played before you correct them. " if (
         first >= number * settings.cycle_steps) else ""
 

@@ -82,6 +82,7 @@ class Course(NamedTuple):
 class Curriculum(ABC):
     "Chooses the world that each sub-environment plays. Everything random in it follows from its seed."
     designed: ClassVar[bool] = True   # True: it plays designed worlds
+    start = 0.0                       # share of the run's training before the first designed world
 
     def __init__(
         self,
