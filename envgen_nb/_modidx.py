@@ -1503,6 +1503,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                          'envgen_nb/experiment/batch.py')},
             'envgen_nb.experiment.file': { 'envgen_nb.experiment.file.Experiment': ( '7_experiment/file.html#experiment',
                                                                                      'envgen_nb/experiment/file.py'),
+                                           'envgen_nb.experiment.file.Experiment.fill': ( '7_experiment/file.html#experiment.fill',
+                                                                                          'envgen_nb/experiment/file.py'),
                                            'envgen_nb.experiment.file.Experiment.given': ( '7_experiment/file.html#experiment.given',
                                                                                            'envgen_nb/experiment/file.py'),
                                            'envgen_nb.experiment.file.Experiment.runs': ( '7_experiment/file.html#experiment.runs',

@@ -81,10 +81,15 @@ class Experiment(ExperimentFile):
         given = common | mine
         return given | ({"designer": designers.current(given["designer"])} if "designer" in given else {})
 
+    def fill(self, text: str, seed: int) -> str:
+        "A text of a setting with the seeds in it, `{seed}` and the one after it in the list, `{next_seed}`."
+        after = self.seeds[(self.seeds.index(seed) + 1) % len(self.seeds)] if seed in self.seeds else seed
+        return text.replace("{seed}", str(seed)).replace("{next_seed}", str(after))
+
     def settings_of(self, arm: str, seed: int) -> RunSettings:
         "The settings of a run; `SettingsError` if they cannot be run."
         def fill(text: str) -> str:
-            text = text.replace("{seed}", str(seed))
+            text = self.fill(text, seed)
             return str((self.folder / text).resolve()) if text.startswith("./") else text
         given = map_texts(self.given(arm), fill) | {"seed": seed}
         take_names(given | {"designer_options": None})         # of a server that it names, see `designer.trust`
@@ -105,7 +110,7 @@ def files_of(experiment: Experiment) -> list[str]:
     texts: list[str] = []
     for arm in experiment.arms:
         map_texts(experiment.given(arm), lambda text: texts.append(text) or text)
-    return list(dict.fromkeys(text.replace("{seed}", str(seed)) for text in texts if text.startswith("./")
+    return list(dict.fromkeys(experiment.fill(text, seed) for text in texts if text.startswith("./")
                               for seed in experiment.seeds))
 
 # %% ../../nbs/7_experiment/01_file.ipynb #990f7480
