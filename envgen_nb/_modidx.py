@@ -774,6 +774,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                 'envgen_nb/cycle/lessons.py'),
                                          'envgen_nb.cycle.lessons._played': ('5_cycle/lessons.html#_played', 'envgen_nb/cycle/lessons.py'),
                                          'envgen_nb.cycle.lessons._read': ('5_cycle/lessons.html#_read', 'envgen_nb/cycle/lessons.py'),
+                                         'envgen_nb.cycle.lessons._without_designer': ( '5_cycle/lessons.html#_without_designer',
+                                                                                        'envgen_nb/cycle/lessons.py'),
                                          'envgen_nb.cycle.lessons.ask_lessons': ( '5_cycle/lessons.html#ask_lessons',
                                                                                   'envgen_nb/cycle/lessons.py'),
                                          'envgen_nb.cycle.lessons.happened': ( '5_cycle/lessons.html#happened',

@@ -149,14 +149,15 @@ def _try_stages(ctx: RunContext, request: Request, designs: Sequence[Design]) ->
         return [(one, rate) for one, rate in found if rate is not None]
 
     new = _new_stages(ctx, request, designs)
-    found = [(one, 100.0) for one in new if one.number <= 2]
-    for tries in episodes, 3 * episodes:                 # what seems easy once more, and longer: few episodes say little
+    found, clear = [(one, 100.0) for one in new if one.number <= 2], set[str]()
+    for tries in episodes, 3 * episodes:                 # what seems easy once more and longer: few episodes say little
         found = rates([one for one, rate in found if rate >= 50], "random", tries)
+        clear |= {one.place for one, rate in found if rate}                  # it can be reached
     complaints += [Complaint(f"{one.design.goal} is reached by chance: by a player that acts at random in {rate:.0f}% "
                              f"of {counted(3 * episodes, 'episode')}; start farther from it, or leave the stage out",
                              place=one.place) for one, rate in found if rate >= 50]
-    wrong = {complaint.place for complaint in complaints}
-    doubtful = [one for one in new if not one.last and one.place not in wrong]
+    clear |= {complaint.place for complaint in complaints}
+    doubtful = [one for one in new if not one.last and one.place not in clear]
     if ctx.run.simulator.player(ctx.preset.obs) is None:
         doubtful = []
     for player, tries in (SCRIPTED, episodes), ("agent", episodes), (SCRIPTED, 3 * episodes):

@@ -261,19 +261,21 @@ def _stage(game: Simulator, stage: Design, number: int, episodes: Episodes, step
 def _state(game: Simulator, position: dict[str, Any], goal: str, playing: Sequence[int], stages: int) -> str:
     "Return in words whether a ladder of so many stages is played, and which of them, by their indices."
     rate, shut = position["rate"], position["shut_by"]
-    often = "" if rate is None else f"{goal} is reached in {rate:.1f}% of the ordinary training episodes"
+    often = "" if rate is None else f" ({rate:.1f}% in ordinary training episodes)"
     if position["open"]:
         at = f"stage {position['at'] + 1} is the first that is not mastered" if position["at"] < stages else (
             "all stages are mastered")
         now = f"playing: {', '.join(str(k + 1) for k in playing)}" if playing else ""
-        return "; ".join(filter(None, ["open", often, at, now]))
+        return "; ".join(filter(None, [f"open{often}", at, now]))
     if shut is None:
-        return "; ".join(filter(None, ["not begun", often]))
+        return f"not begun{often}"
     if shut == "goal":
-        return f"shut: {often + ', which is often enough' if often else 'no ordinary training episode has ended yet'}"
+        return f"shut: it is reached often enough{often}" if often else (
+            "shut: no ordinary training episode has ended yet")
     needs = game.objectives[shut]
     needed = dict(zip(game.prerequisites(goal), position["before"], strict=True))[needs]
-    return f"shut: {needs} is reached too rarely{'' if needed is None else f' ({needed:.1f}%)'}; {often}"
+    rarely = "" if needed is None else f" ({needed:.1f}%)"
+    return f"shut: {needs} is reached too rarely{rarely}{often and f', itself{often}'}"
 
 # %% ../../nbs/5_cycle/04_context.ipynb #1add0033
 def ladder_records(

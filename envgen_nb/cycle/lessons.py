@@ -14,7 +14,7 @@ import numpy as np
 
 from .context import in_the_original, ladder_records, unlearned
 from .create import designer_of
-from .folder import RunFolder, RunFolderError
+from .folder import RunFolder, RunFolderError, rollouts
 from .runs import display_name
 from ..designer.base import NO_USAGE, Designer, DesignerError, Reply, Request, Usage, check_consent
 from ..designer.design import Budget, DesignError, design
@@ -85,14 +85,29 @@ def _check_reads(designer: Designer, name: str) -> None:
     designer.check()
 
 
+def _without_designer(run: RunFolder) -> str:
+    "Return the lesson of a run that had no designed worlds: what the agent reaches in the original game."
+    found = run.evaluation(run.cycles[-1])
+    rates = {name: mean for name, (mean, _) in found.feedback(run.simulator.objectives).items()}
+    steps = sum(rollouts(run).values()) * run.settings.agent_preset.batch
+    return (f"An agent without ladders reaches after {steps:,} steps in the ordinary game, in % of the episodes: "
+            f"{', '.join(f'{name} {rate:.0f}' for name, rate in rates.items())} [score "
+            f"{run.simulator.score(rates):.1f}, return {float(np.mean(found.returns)):.1f}]")
+
+
 def ask_lessons(run: RunFolder) -> list[str]:
     """Ask the designer of a finished run for its lessons, and keep them in the run's folder; if they are there, return
-    them. `RunFolderError` for a run that is not finished, `DesignerError` if none can be had."""
+    them. A run without a designer has one lesson, what its agent reaches. `RunFolderError` for a run that is not
+    finished, `DesignerError` if no lessons can be had."""
     if run.file(RunFolder.LESSONS).exists():
         return load_lessons(run.path)
     if not run.finished():
         raise RunFolderError(f"{run.path} is not finished: its lessons can be asked for at its end")
-    settings, designer = run.settings, designer_of(run)
+    settings = run.settings
+    if settings.designer == "none":
+        write_text(run.file(RunFolder.LESSONS), format_lessons([_without_designer(run)]))
+        return load_lessons(run.path)
+    designer = designer_of(run)
     _check_reads(designer, settings.designer)
     prompt = lessons_prompt(run.simulator, happened(run))
     write_text(run.file(RunFolder.PROMPT, "lessons"), prompt)
@@ -114,7 +129,7 @@ def merge_lessons(
     runs: Sequence[RunFolder],   # with lessons
     max_reasks: int = 2,
 ) -> list[str]:
-    "Return one list of the lessons of several runs of a game, by asking the designer of the first one."
+    "Return one list of the lessons of several runs of a game, by asking the designer of the first one that has one."
     if others := {run.settings.simulator for run in runs} - {runs[0].settings.simulator}:
         raise RunFolderError(f"lessons are of one game: there are runs of {runs[0].settings.simulator} and of "
                              f"{', '.join(sorted(others))}")
@@ -124,8 +139,9 @@ def merge_lessons(
         rates = run.evaluation(run.cycles[-1]).feedback(game.objectives) if run.finished() else {}
         score = f", score {game.score({name: mean for name, (mean, _) in rates.items()}):.1f}" if rates else ""
         sources[f"{display_name(run.path)}{score} ({number})"] = load_lessons(run.path)
-    designer = designer_of(runs[0])
-    _check_reads(designer, runs[0].settings.designer)
-    request = Request(game, runs[0].settings.vocabulary, plain=True,
+    asked = next((run for run in runs if run.settings.designer != "none"), runs[0])
+    designer = designer_of(asked)
+    _check_reads(designer, asked.settings.designer)
+    request = Request(game, asked.settings.vocabulary, plain=True,
                       messages=({"role": "user", "content": merge_prompt(game, sources)},))
     return _ask(designer, request, max_reasks, Budget(), NO_USAGE, lambda reply: None)

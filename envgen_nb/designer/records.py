@@ -125,18 +125,25 @@ def format_original(found: BaseGameStats) -> str:
     lines = [f"An episode was {found.length:.0f} steps long on average, every second one between {found.short:.0f} and "
              f"{found.long:.0f}." + (f" It ended by: {', '.join(f'{name} {share:.1f}%' for share, name in ends)}."
                                      if ends else "")]
-    missing = [_missing(name, held) for name, held in found.held.items() if found.rates[name] < SELDOM]
+    missing: dict[str, list[str]] = {}                       # the same is said once, of all that need the same
+    for name, held in found.held.items():
+        if found.rates[name] < SELDOM:
+            missing.setdefault(_missing(held), []).append(name)
     if missing:
         lines += ["", "What was missing: for each skill that is reached in less than half of the episodes, how often "
                   "what it needs was there before it was reached. First the % of episodes in which it ever was, in "
-                  "brackets the % of steps. What was there in every episode is left out.", "", *missing]
+                  "brackets the % of steps. What was there in nearly every episode is left out.", "",
+                  *(f"- {', '.join(names)}: {said}" for said, names in missing.items())]
     if found.moments:
-        there = [f"{name} ({count})" for name, count in found.moments.items() if count]
+        most = max(found.moments.values())
+        fewer = [f"{name} ({count})" for name, count in found.moments.items() if 0 < count < most]
         never = [name for name, count in found.moments.items() if not count]
-        lines += ["", "Moments of these episodes from which an environment can start, and how many are kept: "
-                  f"{', '.join(there) or 'none'}." + (f" There were none of: {', '.join(never)}." if never else "")]
+        lines += ["", f"Moments of these episodes from which an environment can start (start_from): {most} of each "
+                  "kind are kept" + (f", of some fewer: {', '.join(fewer)}" if fewer else "")
+                  + (f"; there were none of: {', '.join(never)}." if never else ".")]
     if found.facts:
-        lines += ["", "What those are like from which stages start now (medians, and ranges in brackets):", "",
+        lines += ["", "What those are like from which stages start now (medians, ranges in brackets, and what "
+                  "is achieved in most of them):", "",
                   *(f"- {name}: {facts}" for name, facts in found.facts.items())]
     return "\n".join(["## What happened in the ordinary game", "", *lines])
 
@@ -156,16 +163,16 @@ def missing_conditions(held: Sequence[Condition]) -> list[Condition]:
     return [one for one in shown_conditions(held) if one[1] < 99.95]             # else it is shown as 100.0%
 
 
-def _missing(objective: str, held: Sequence[Condition]) -> str:
-    "What an objective needs and did not always have, in a line."
+def _missing(held: Sequence[Condition]) -> str:
+    "What an objective needs and did not always have, in a line; without what was there in 95% of the episodes."
     missing = missing_conditions(held)
     if not missing:
         steps = max(held, key=lambda one: len(one[0]))[2]
-        return f"- {objective}: nothing; all that it needs was there in every episode ({steps:.2f}%)"
+        return f"nothing; all that it needs was there in every episode ({steps:.2f}%)"
     together = max(len(names) for names, _, _ in missing)
-    return f"- {objective}: " + "; ".join(
+    return "; ".join(
         f"{'all together' if len(names) == together > 1 else ' and '.join(names)} {often:.1f}% ({steps:.2f}%)"
-        for names, often, steps in missing)
+        for names, often, steps in missing if often < 95 or len(names) == together)
 
 # %% ../../nbs/2_designer/01_records.ipynb #40ac0004
 def format_archive(archive: Sequence[Archived]) -> str:
@@ -227,12 +234,15 @@ def format_ladders(
     parts, count = [], 0
     for ladder in ladders:
         lines = [f"Ladder {ladder.goal}" + (f": {ladder.state}" if ladder.state else "")]
-        lines += [f"  purpose: {textwrap.shorten(ladder.purpose, 200, placeholder=' …')}"] if ladder.purpose else []
+        lines += [f"  purpose: {textwrap.shorten(ladder.purpose, 100, placeholder=' …')}"] if ladder.purpose else []
         for number, stage in enumerate(ladder.stages, 1):
             count += 1
             now = not ladder.state or number - 1 == ladder.at or number - 1 in ladder.playing
-            said = _stage(ladder.goal, stage, costs if now else None) if stage.record.episodes else "not played"
-            lines.append(f"  stage {number} [{stage.number or count}]: {_settings(stage.record.world)}\n    {said}")
+            lines.append(f"  stage {number} [{stage.number or count}]: {_settings(stage.record.world, ladder.goal)}")
+            if stage.record.episodes:
+                lines.append(f"    {_stage(ladder.goal, stage, costs if now else None)}")
+            else:
+                lines[-1] += "; not played"
         rates = [stage.record.success.get(ladder.goal, 0.0) if stage.record.episodes >= ENOUGH else None
                  for stage in ladder.stages]
         lines += [f"  between stage {k} and {k + 1} there is a gap: {near:.0f}%, then {far:.0f}%"
@@ -242,8 +252,9 @@ def format_ladders(
     return "\n\n".join(parts)
 
 
-def _settings(world: World) -> str:
-    "The settings of a world on a line, each by its own name: `wood 9, near [table, furnace], length 64`."
+def _settings(world: World, goal: str) -> str:
+    """The settings of a stage on a line, each by its own name, and `goal` for one that is the ladder's:
+    `wood 9, near [table, furnace], length 64, goal`."""
     def said(value: Any) -> str:
         return f"[{', '.join(map(said, value))}]" if isinstance(value, list) else (
             value if isinstance(value, str) else json.dumps(value))
@@ -251,7 +262,8 @@ def _settings(world: World) -> str:
     found = {}
     for name, value in world.settings().items():
         found |= value if isinstance(value, dict) else {name: value}
-    return ", ".join(f"{name} {said(value)}" for name, value in found.items()) or "the ordinary game"
+    return ", ".join(name if (name, value) == ("goal", goal) else f"{name} {said(value)}"
+                     for name, value in found.items()) or "the ordinary game"
 
 
 def _stage(goal: str, stage: StageRecord, costs: Mapping[str, Mapping[str, int]] | None) -> str:
@@ -260,26 +272,27 @@ def _stage(goal: str, stage: StageRecord, costs: Mapping[str, Mapping[str, int]]
     rate = record.success.get(goal, 0.0)
     said = [f"{rate:.0f}% of {counted(record.episodes, 'episode')}"]
     if stage.thirds and any(stage.thirds):
-        said[0] += f" (first third {stage.thirds[0]:.0f}%, last {stage.thirds[1]:.0f}%)"
+        said[0] += f" ({stage.thirds[0]:.0f}% → {stage.thirds[1]:.0f}%)"
     if costs is None:
         return said[0]
     if record.length is not None:
         said.append(f"{record.length:.0f} steps long")
     if stage.steps:
-        said.append(f"steps {stage.steps[0] // 1000}k to {stage.steps[1] // 1000}k")
-    if ends := [f"{name} {share:.0f}%" for name, share in [*stage.ends.items()][1:] if share >= 0.5]:
-        said.append(f"ended without it by {', '.join(ends)}")
+        said.append(f"at {stage.steps[0] // 1000}k to {stage.steps[1] // 1000}k")
+    if ends := [f"{name} {share:.0f}%" for name, share in [*stage.ends.items()][1:] if share >= 2]:
+        said.append(f"ended by {', '.join(ends)}")
     if lacked := sorted(((share, name) for name, share in stage.missing.items() if share >= 20), reverse=True)[:3]:
-        said.append(f"missing at the end of failures: {', '.join(f'{name} {share:.0f}%' for share, name in lacked)}")
-    if rate < MASTERED and record.episodes >= ENOUGH and (spent := _spent(record, costs)):
+        said.append(f"missing then: {', '.join(f'{name} {share:.0f}%' for share, name in lacked)}")
+    if rate < MASTERED and record.episodes >= ENOUGH and (spent := _spent(goal, record, costs)):
         said.append(f"spent {spent}")
     return "; ".join(said)
 
 
-def _spent(record: WorldRecord, costs: Mapping[str, Mapping[str, int]]) -> str:
-    "What was spent in an episode, and on which three objectives most; what is next to nothing is left out."
-    return "; ".join(f"{much:.1f} {item} ({', '.join(f'{name} {part:.1f}' for name, part in [*on.items()][:3])})"
-                     for item, (much, _, on) in spending(record, costs).items() if much >= 0.5)
+def _spent(goal: str, record: WorldRecord, costs: Mapping[str, Mapping[str, int]]) -> str:
+    "What the goal takes and was spent in an episode, and on which two objectives most; next to nothing is left out."
+    return "; ".join(f"{much:.1f} {item} ({', '.join(f'{name} {part:.1f}' for name, part in [*on.items()][:2])})"
+                     for item, (much, _, on) in spending(record, costs).items()
+                     if much >= 0.5 and item in costs.get(goal, ()))
 
 # %% ../../nbs/2_designer/01_records.ipynb #4ec04d07
 def format_unlearned(unlearned: Sequence[Unlearned]) -> str:

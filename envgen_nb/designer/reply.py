@@ -256,8 +256,9 @@ def _unwrap(data: Any, model: type[World]) -> tuple[Any, dict[str, Any]]:
     return settings, beside
 
 # %% ../../nbs/2_designer/05_reply.ipynb #6efcf3a4
-_HEADING = re.compile(r"^[ \t#>*_-]*+(?:environment|env|world|ladder)[ \t]*+#?([0-9]{1,3})[ \t]*+"
-                      r"(?:[:*_)\]–—-]++[ \t*_]*+|$)", re.IGNORECASE | re.MULTILINE)
+_HEADING = re.compile(r"^[ \t#>*_-]*+(?:(?:environment|env|world|ladder)[ \t]*+#?([0-9]{1,3})[ \t]*+"
+                      r"(?:[:*_)\]–—-]++[ \t*_]*+|$)|(?:environments?|worlds?|ladders?)[ \t*_]*+:?+[ \t*_]*+$)",
+                      re.IGNORECASE | re.MULTILINE)
 _PURPOSE = re.compile(r"^[ \t#>*_-]*+purpose[ \t]*+[*_]*+[ \t]*+:[ \t*_]*+", re.IGNORECASE | re.MULTILINE)
 _BOTTLENECK = re.compile(r"^[ \t#>*_-]*+bottleneck[ \t*_]*+(?::|$)[ \t*_]*+\s*+(\S[^\n]*+)",
                          re.IGNORECASE | re.MULTILINE)
@@ -305,7 +306,7 @@ def _purposes(text: str, pieces: Sequence[_Piece], counts: Sequence[int]) -> lis
                 if not any(piece.start <= match.start() < piece.end for piece in pieces)]
     ends = [match.start() for match in headings[1:]] + [len(text)]
     under = [_clean(_outside(text, match.end(), end, pieces)) for match, end in zip(headings, ends, strict=False)]
-    numbered = {int(match.group(1)): prose for match, prose in zip(headings, under, strict=True)}
+    numbered = {int(match.group(1) or 0): prose for match, prose in zip(headings, under, strict=True)}
     starts = [piece.start for piece in pieces] + [len(text)]
     behind = [_clean(text[piece.end:start]) for piece, start in zip(pieces, starts[1:], strict=True)]
     before = [_clean(text[:starts[0]]), *behind]

@@ -216,13 +216,15 @@ def moment_facts(self: CrafterVectorEnv) -> dict[str, str]:
         if not count:
             continue
         having = {item: games["inventory"][:, k] for k, item in enumerate(ITEMS)}
-        bag = [f"{item} {_around(amount)}" for item, amount in having.items()
-               if item not in _VITALS and np.median(amount) > 0]
+        bag = [item if item.endswith(("pickaxe", "sword")) else f"{item} {_around(amount)}"
+               for item, amount in having.items() if item not in _VITALS and np.median(amount) > 0]
         vitals = [f"{item} {_around(having[item])}" for item in _VITALS if np.median(having[item]) <= 6]
         often = dict(zip(OBJECTIVES, (games["achievements"] > 0).mean(0).tolist(), strict=True))
         achieved = [objective for objective, share in often.items() if share > 0.5]
-        found[name] = (f"in the bag: {', '.join(bag) or 'nothing'}; {''.join(f'{one}; ' for one in vitals)}"
-                       f"step {_around(games['step'])}; achieved in most of them: {', '.join(achieved) or 'nothing'}")
+        missing = [objective for objective in OBJECTIVES if objective not in achieved]
+        said = ", ".join(achieved) if len(achieved) <= len(missing) else f"all but {', '.join(missing)}"
+        found[name] = (f"bag: {', '.join(bag) or 'nothing'}; {''.join(f'{one}; ' for one in vitals)}"
+                       f"step {_around(games['step'])}; achieved: {said or 'nothing'}")
     return found
 
 
