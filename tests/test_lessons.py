@@ -61,9 +61,9 @@ def test_lessons_are_asked_for_once_kept_merged_and_given(tmp_path, server, caps
     merged = server.requests[-1]["messages"][0]["content"]
     assert "Run 1" in merged and "Run 2" in merged and lessons[0] in merged and "changes everything" in merged
 
-    plain = start(tmp_path / "plain", server, designer="none", designer_options={}, design="worlds", curriculum="envgen",
-                  curriculum_options={})
-    calls, (reached,) = len(server.requests), ask_lessons(plain)          # how far the game alone takes an agent
+    plain = start(tmp_path / "plain", server, designer="none", designer_options={}, design="worlds",
+                  curriculum="envgen", curriculum_options={})
+    calls, (reached,) = len(server.requests), ask_lessons(plain)     # how far the game alone takes an agent
     rates = plain.evaluation(plain.cycles[-1]).feedback(plain.simulator.objectives)
     assert f"collect_wood {rates['collect_wood'][0]:.0f}, " in reached and len(server.requests) == calls
     merge_lessons([plain, second])                                        # the designer of the second one is asked
