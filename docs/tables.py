@@ -5,6 +5,7 @@
 """
 import argparse
 import json
+import math
 import re
 import sys
 from collections import defaultdict
@@ -16,13 +17,12 @@ import plotly.graph_objects as go
 
 from envgen_nb.designer.prompt import PLACEHOLDERS
 from envgen_nb.experiment.file import own_experiments, read_experiment
-from envgen_nb.experiment.folder import ExperimentFolder
 from envgen_nb.game.files import read_jsonl
-from envgen_nb.results import limits_of
-from envgen_nb.results.charts import COLOURS, alone, chart, svg
+from envgen_nb.results import RETURN, limits_of, shown_measures
+from envgen_nb.results.charts import COLOURS, alone, chart, points, svg
 from envgen_nb.results.figures import percents_moved
-from envgen_nb.results.statistics import PERCENT, Estimate, mean, paired
-from envgen_nb.studio.experiment_view import gain_curves, plus_minus, setting_curves
+from envgen_nb.results.statistics import PERCENT, Estimate, iqm, mean, paired
+from envgen_nb.studio.experiment_view import gain_curves, plus_minus, setting_curves, step_rows
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
@@ -67,8 +67,7 @@ ARMS = {      # what they are, in words
         "backward": "starts ever further back, in half of the games",
         "steps": "the same, with starts that are nearer to each other"}}
 ARMS["transfer_4m"] = ARMS["transfer"]
-RETURN = "reward at the end"
-HEADS = {RETURN: "return at the end"}
+SCORE, AREA = "score at the end", "area under the curve"
 FIRST = {"feedback": "feedback", "mixture": "mixture"}      # the heading of the first column, where it is not worlds
 
 
@@ -78,26 +77,67 @@ def table(head: list[str], rows: list[list[str]], align: str = "") -> str:
     return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in [head, marks, *rows])
 
 
-def _measures(folder: ExperimentFolder) -> list[str]:
-    "The measures that an experiment has named, and the return beside them."
-    return [*folder.experiment.measures, RETURN]
+@cache
+def measured(name: str, measure: str) -> dict[str, dict[int, float]]:
+    "A measure of all runs of a recorded experiment: arm → seed → value."
+    return opened(name).measured(measure)
 
 
 def experiment(name: str) -> str:
     "The measures of each arm, and how much more they are than the baseline's, by pairs of the same seed."
     folder = opened(name)
-    base, measures = folder.experiment.baseline, _measures(folder)
-    measured = [folder.measured(measure) for measure in measures]
+    base, measures = folder.experiment.baseline, shown_measures(folder.experiment.measures)
+    found = [measured(name, measure) for measure in measures]
     head = [FIRST.get(name, "worlds")]
-    head += [text for measure in measures for text in (HEADS.get(measure, measure), f"more than `{base}`")]
+    head += [text for measure in measures for text in (measure, *["IQM"] * (measure == SCORE), f"more than `{base}`")]
     rows = []
     for arm in folder.experiment.arms:
         row = [f"`{arm}`: {ARMS[name][arm]}"]
-        for measure, values in zip(measures, measured, strict=True):
+        for measure, values in zip(measures, found, strict=True):
             row += [plus_minus(mean(values[arm].values(), limits_of(measure))),
+                    *[plus_minus(iqm(values[arm].values()))] * (measure == SCORE),
                     "" if arm == base else plus_minus(paired(values[arm], values[base]), signed=True)]
         rows.append(row)
     return table(head, rows, "l")
+
+
+def _skill(name: str, arm: str, skill: str) -> dict[int, float]:
+    "A success rate at the end, in %: seed → rate."
+    return measured(name, f"success at {skill}")[arm]
+
+
+def skills() -> str:
+    "What rises and what falls with `steps`: every skill at the end, in % of the episodes, those that rise most first."
+    names, rows = list(next(iter(opened("transfer").summaries()["plain"].values()))["success"]), {}
+    for skill in names:
+        rows[skill] = [paired(_skill(name, "steps", skill), _skill(name, "plain", skill))
+                       for name in ("transfer", "transfer_4m")]
+    def cell(gain: Estimate) -> str:
+        return f"{'**' * (clear := not gain.low <= 0 <= gain.high)}{plus_minus(gain, signed=True)}{'**' * clear}"
+    return table(["skill", "1.96M: `plain`", "`steps`", "more", "4M: `plain`", "`steps`", "more"], [
+        [f"`{skill}`", *(text for name, gain in zip(("transfer", "transfer_4m"), rows[skill], strict=True) for text in (
+            *(plus_minus(mean(_skill(name, arm, skill).values(), PERCENT)) for arm in ("plain", "steps")), cell(gain)))]
+        for skill in sorted(names, key=lambda skill: -rows[skill][1].value)], "l")
+
+
+def tools_share(name: str) -> float:
+    "How much of what `steps` gains over plain PPO in the logarithm of the score is that of the two iron tools, in %."
+    found = opened(name).summaries()["steps"]
+    gains = {skill: mean(math.log1p(_skill(name, "steps", skill)[seed]) - math.log1p(_skill(name, "plain", skill)[seed])
+                         for seed in found).value for skill in next(iter(found.values()))["success"]}
+    return 100 * (gains["make_iron_pickaxe"] + gains["make_iron_sword"]) / sum(gains.values())
+
+
+def steps_played() -> str:
+    "The environment steps of a run of each arm of the recorded experiments, where not all of them are training."
+    rows = []
+    for name in names():
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for arm, *steps in step_rows(opened(name))[1]:
+            if steps[1:3] != ["0", "0"]:
+                alike.setdefault(tuple(steps[:3]), []).append(f"`{arm}`")
+        rows += [[f"`{name}`", ", ".join(arms), *steps] for steps, arms in alike.items()]
+    return table(["experiment", "arms", "training", "trying out", "measurements that the designer read"], rows, "ll")
 
 
 def chain(file: str) -> str:
@@ -121,11 +161,10 @@ def backward_tuning() -> str:
 
 def paper_short() -> str:
     "Of each arm of the experiment `paper`, how much more than plain it has."
-    folder = opened("paper")
-    measures = _measures(folder)
-    measured = [folder.measured(measure) for measure in measures]
-    return table(["worlds", *(HEADS.get(measure, measure) for measure in measures)], [
-        [f"`{arm}`: {text}", *(plus_minus(paired(values[arm], values["plain"]), signed=True) for values in measured)]
+    measures = shown_measures(opened("paper").experiment.measures)
+    found = [measured("paper", measure) for measure in measures]
+    return table(["worlds", *measures], [
+        [f"`{arm}`: {text}", *(plus_minus(paired(values[arm], values["plain"]), signed=True) for values in found)]
         for arm, text in ARMS["paper"].items() if arm != "plain"], "l")
 
 
@@ -157,9 +196,9 @@ def presets() -> str:
     for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
         if record["steps"] == 999_424 and record.get("learner", "ppo") == "ppo":
             found[record["preset"], json.dumps(record["changes"])].append(record)
-    return table(["preset", "seeds", "over all training episodes, %", "of the final policy, %"], [
+    return table(["preset", "seeds", "over all training episodes, %", "of the final policy, %", "its return"], [
         [text, str(len(found[key])), *(plus_minus(mean(r[which] for r in found[key]))
-                                       for which in ("score_training", "score_policy"))]
+                                       for which in ("score_training", "score_policy", "return_policy"))]
         for key, text in names.items()], "l")
 
 
@@ -182,14 +221,16 @@ def tuning() -> str:
         found[learner, record["preset"], record["steps"], changes].append(record)
     rows = []
     for (learner, preset, steps, changes), records in found.items():
-        scores = [mean(record[which] for record in records) for which in ("score_training", "score_policy")]
+        scores = [mean(record[which] for record in records)
+                  for which in ("score_training", "score_policy", "return_policy")]
         rows.append((steps, scores[0].value, [f"`{learner}`", f"`{preset}`", changes, f"{steps:,}", str(len(records)),
                                               *map(plus_minus, scores)]))
     rows.sort(key=lambda row: (-row[0], -row[1]))
     return table(["learner", "preset", "changed", "steps", "seeds", "over all training episodes, %",
-                  "of the final policy, %"], [row for *_, row in rows], "lll")
+                  "of the final policy, %", "its return"], [row for *_, row in rows], "lll")
 
 
+BEST = "ppo-long"      # plain PPO with its best preset: what the others are compared with
 LEARNERS = {
     "ppo": "`ppo`", "ppo-worlds": "`ppo` with designed worlds",
     "ppo-long": "`ppo`, preset `symbols-long`",
@@ -204,31 +245,32 @@ def _by_seed(runs: dict[str, dict[str, Any]], which: str, k: int) -> dict[str, f
 
 
 def learners_measured() -> str:
-    "The experiment `learners`: both readings of the score at a million steps and at the end."
-    runs = json.loads((BENCHMARKS / "learners.json").read_text())
+    "The experiment `learners`: the score in both readings and the return, beside the best plain PPO."
+    runs, returns = json.loads((BENCHMARKS / "learners.json").read_text()), measured("learners", RETURN)
     rows = []
     for arm, text in LEARNERS.items():
-        if not (seeds := runs.get(arm)):
-            continue
-        row = [text, str(len(seeds))]
-        for k in range(2):
-            row += [plus_minus(mean(_by_seed(seeds, which, k).values()))
-                    for which in ("score_training", "score_policy")]
-        ends = [_by_seed(of, "score_policy", 1) for of in (seeds, runs["ppo"])]
-        row.append("" if arm == "ppo" else plus_minus(paired(*ends), signed=True))
-        rows.append(row + [plus_minus(mean((run[tool] for run in seeds.values()), PERCENT))
-                           for tool in ("make_iron_pickaxe", "make_iron_sword")])
-    return table(["learner", "seeds", "1M steps: over training, %", "of the policy, %", "1.97M: over training, %",
-                  "of the policy, %", "more than `ppo`", "make_iron_pickaxe, %", "make_iron_sword, %"], rows, "l")
+        seeds, ends = runs[arm], _by_seed(runs[arm], "score_policy", 1)
+        more = [plus_minus(paired(mine, base), signed=True) if arm != BEST else "" for mine, base in (
+            (ends, _by_seed(runs[BEST], "score_policy", 1)), (returns[arm], returns[BEST]))]
+        rows.append([text, *(plus_minus(mean(_by_seed(seeds, *which).values())) for which in (
+            ("score_policy", 0), ("score_training", 1), ("score_policy", 1))), plus_minus(iqm(ends.values())), more[0],
+            plus_minus(mean(returns[arm].values())), more[1],
+            *(plus_minus(mean((run[tool] for run in seeds.values()), PERCENT))
+              for tool in ("make_iron_pickaxe", "make_iron_sword"))])
+    best = "more than `symbols-long`"
+    return table(["learner", "1M steps: score, %", "1.97M: over training, %", "score, %", "IQM", best, "return", best,
+                  "make_iron_pickaxe, %", "make_iron_sword, %"], rows, "l")
 
 
 def learners_worlds() -> str:
     "The experiment `learners`: what designed worlds add to each learner, paired by seed."
-    runs = json.loads((BENCHMARKS / "learners.json").read_text())
-    return table(["learner", "score of the policy", "over training", "of the policy at 1M steps"], [
-        [LEARNERS[arm], *(plus_minus(paired(_by_seed(runs[f"{arm}-worlds"], which, k), _by_seed(runs[arm], which, k)),
-                                     signed=True)
-                          for which, k in (("score_policy", 1), ("score_training", 1), ("score_policy", 0)))]
+    runs, returns = json.loads((BENCHMARKS / "learners.json").read_text()), measured("learners", RETURN)
+    return table(["learner", "score of the policy", "its return", "score over training", "of the policy at 1M steps"], [
+        [LEARNERS[arm], *(plus_minus(paired(*pair), signed=True) for pair in (
+            (_by_seed(runs[f"{arm}-worlds"], "score_policy", 1), _by_seed(runs[arm], "score_policy", 1)),
+            (returns[f"{arm}-worlds"], returns[arm]),
+            (_by_seed(runs[f"{arm}-worlds"], "score_training", 1), _by_seed(runs[arm], "score_training", 1)),
+            (_by_seed(runs[f"{arm}-worlds"], "score_policy", 0), _by_seed(runs[arm], "score_policy", 0))))]
         for arm in ("ppo", "memory", "ad", "rare")], "l")
 
 
@@ -247,7 +289,7 @@ def learners() -> str:
     rows = []
     for learner, said in text.items():
         runs, row = found[learner], [said, str(len(found[learner]))]
-        for which in ("score_training", "score_policy"):
+        for which in ("score_training", "score_policy", "return_policy"):
             values, base = ({seed: run[which] for seed, run in of.items()} for of in (runs, found["ppo"]))
             row += [plus_minus(mean(values.values())),
                     "" if learner == "ppo" else plus_minus(paired(values, base), signed=True)]
@@ -255,8 +297,8 @@ def learners() -> str:
                 for tool in ("make_iron_pickaxe", "make_iron_sword")]
         rows.append([*row, f"{sum(run['steps_per_cpu_s'] for run in runs.values()) / len(runs):,.0f}"])
     return table(["learner", "seeds", "over all training episodes, %", "more than PPO", "of the final policy, %",
-                  "more than PPO", "make_iron_pickaxe, %", "make_iron_sword, %", "steps per second of CPU time"],
-                 rows, "l")
+                  "more than PPO", "its return", "more than PPO", "make_iron_pickaxe, %", "make_iron_sword, %",
+                  "steps per second of CPU time"], rows, "l")
 
 
 _SHAPE = {"learning_rate": 0.001, "num_envs": 32, "rollout_steps": 128}
@@ -281,13 +323,13 @@ def learners_pixels() -> str:
     rows, found = [], _pixels()
     for key, said in PIXELS.items():
         runs, row = found[key], [said, str(len(found[key]))]
-        for which in ("score_training", "score_policy"):
+        for which in ("score_training", "score_policy", "return_policy"):
             values, base = ({seed: run[which] for seed, run in of.items()} for of in (runs, found["ppo", "{}"]))
             row += [plus_minus(mean(values.values())),
                     "" if key == ("ppo", "{}") else plus_minus(paired(values, base), signed=True)]
         rows.append([*row, f"{sum(run['steps_per_s'] for run in runs.values()) / len(runs):,.0f}"])
     return table(["learner", "seeds", "over all training episodes, %", "more than PPO", "of the final policy, %",
-                  "more than PPO", "steps per second"], rows, "l")
+                  "more than PPO", "its return", "more than PPO", "steps per second"], rows, "l")
 
 
 def _gpu(**wanted: Any) -> list[dict[str, Any]]:
@@ -342,19 +384,21 @@ def heist() -> str:
 def language_model() -> str:
     "Eight runs with a language model beside the arms of the same version, seed by seed."
     live = read_jsonl(ROOT / "nbs" / "lab" / "experiments" / "recordings" / "live" / "results.jsonl")
-    scores = defaultdict(dict)
+    scores, returns = defaultdict(dict), defaultdict(dict)
     for record in [*live, *read_jsonl(BENCHMARKS / "paper_comparison.jsonl")]:
         if "protocol" not in record:
             scores[record["who"]][record["seed"]] = record["scores"][1:]
+            returns[record["who"]][record["seed"]] = record["return"]
     names = {"live": "a language model with feedback", "plain": "plain PPO", "fixed": "fixed worlds",
              "offline": "the designer `rules`"}
-    rows = [[text, *(plus_minus(mean(row[k] for row in scores[who].values())) for k in range(5))]
-            for who, text in names.items()]
+    rows = [[text, *(plus_minus(mean(row[k] for row in scores[who].values())) for k in range(5)),
+             plus_minus(mean(returns[who].values()))] for who, text in names.items()]
     for who in ("plain", "fixed", "offline"):
         rows.append([f"the model, more than {names[who]}", *(plus_minus(paired(
             {seed: row[k] for seed, row in scores["live"].items()},
-            {seed: row[k] for seed, row in scores[who].items()}), signed=True) for k in range(5))])
-    return table(["score of the policy after", "cycle 1", "2", "3", "4", "the end"], rows, "l")
+            {seed: row[k] for seed, row in scores[who].items()}), signed=True) for k in range(5)),
+            plus_minus(paired(returns["live"], returns[who]), signed=True)])
+    return table(["score of the policy after", "cycle 1", "2", "3", "4", "the end", "return at the end"], rows, "l")
 
 
 def experiments() -> str:
@@ -370,17 +414,19 @@ def experiments() -> str:
 
 
 def records() -> str:
-    "The experiments that are recorded, and what their first measure shows beside the baseline."
+    "The experiments that are recorded, and what their first measure and the return show beside the baseline."
     rows = []
     for folder in map(opened, names()):
-        one, measure = folder.experiment, folder.experiment.measures[0]
-        values = folder.measured(measure)
-        gains = {arm: paired(mine, values[one.baseline]) for arm, mine in values.items() if arm != one.baseline}
-        shown = [f"`{arm}` {gain:+.1f}" for arm, gain in gains.items()
-                 if gain.low is not None and not gain.low <= 0 <= gain.high]
+        one, shown = folder.experiment, []
+        for measure in dict.fromkeys((one.measures[0], RETURN)):
+            values = measured(one.name, measure)
+            gains = {arm: paired(mine, values[one.baseline]) for arm, mine in values.items() if arm != one.baseline}
+            clear = [f"`{arm}` {gain:+.1f}" for arm, gain in gains.items()
+                     if gain.low is not None and not gain.low <= 0 <= gain.high]
+            shown.append(f"{measure}: {', '.join(clear) or 'no difference could be shown'}")
         done = sum(map(len, folder.summaries().values()))
         rows.append([f"[`{one.name}`]({one.name}.html)", one.question, f"{done} of {len(one.runs())}",
-                     f"{measure}, more than `{one.baseline}`: {', '.join(shown) or 'no difference could be shown'}"])
+                     f"more than `{one.baseline}`, {'; '.join(shown)}"])
     return table(["experiment", "question", "runs", "what was shown"], rows, "llrl")
 
 
@@ -391,7 +437,7 @@ def placeholders() -> str:
 
 
 TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, short": paper_short,
-          **{name: partial(experiment, name) for name in ARMS},
+          **{name: partial(experiment, name) for name in ARMS}, "skills": skills, "steps played": steps_played,
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
@@ -400,23 +446,28 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "records": records}
 
 
-def _more(name: str, arm: str, base: str, measure: str = "score at the end") -> Estimate:
+def _more(name: str, arm: str, base: str, measure: str = SCORE) -> Estimate:
     "How much more one arm of an experiment has than another."
-    values = opened(name).measured(measure)
+    values = measured(name, measure)
     return paired(values[arm], values[base])
 
 
 def _end(name: str, arm: str) -> float:
     "The mean score at the end of an arm."
-    return mean(opened(name).measured("score at the end")[arm].values()).value
+    return mean(measured(name, SCORE)[arm].values()).value
 
 
 @cache
 def quotes() -> list[tuple[str, str, list[Any]]]:
     "The numbers in sentences: page, the words around them, and what they are."
-    area = "area under the curve"
     runs = json.loads((BENCHMARKS / "learners.json").read_text())
     pixels, (_, shaped, ad) = _pixels(), PIXELS
+    plain, long = opened("transfer").summaries()["plain"].values(), opened("transfer_4m").summaries()["plain"].values()
+    length = mean(one["steps"][-1] / one["training"]["episodes"] for one in plain).value
+    whole = opened("transfer").summaries()["steps"]
+    steps, told = next((one["steps"][-1], one["fed_back"]["measurements"]) for one in whole.values())
+    there = steps + told * 300 * length
+    near = min(range(17), key=lambda k: abs(next(iter(long))["steps"][k] - there))
 
     def learner(arm: str, base: str, which: str = "score_policy", k: int = 1) -> Estimate:
         return paired(_by_seed(runs[arm], which, k), _by_seed(runs[base], which, k))
@@ -424,25 +475,56 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
     def pixel(which: str) -> Estimate:
         return paired(*({seed: run[which] for seed, run in pixels[key].items()} for key in (ad, shaped)))
 
-    pickaxe = opened("transfer_4m").measured("success at make_iron_pickaxe")
+    def alone(arm: str, measure: str, name: str = "learners") -> Estimate:
+        return mean(measured(name, measure)[arm].values())
+
+    pickaxe = measured("transfer_4m", "success at make_iron_pickaxe")
     return [
-        ("README.md", "Its score ends {:.1f} above PPO, at four million steps {:.1f}, with",
-         [_more("transfer", "steps", "plain"), _more("transfer_4m", "steps", "plain")]),
-        ("README.md", "its return does not: {:+.1f} and {:+.1f}.",
-         [_more(name, "steps", "plain", RETURN) for name in ("transfer", "transfer_4m")]),
-        ("README.md", "Achievement Distillation ends {:.1f} higher in score,", [learner("ad-worlds", "ad")]),
-        ("README.md", "without any {:.1f} above PPO", [learner("rare", "ppo")]),
+        ("README.md", "`fixed` is ahead of `random` by {:.1f} in area", [_more("paper", "fixed", "random", AREA)]),
+        ("README.md", "Its score ends {:.1f} above plain PPO, at four million steps {:.1f}; its return does not: "
+         "{:+.1f} and {:+.1f}.", [_more(name, "steps", "plain", measure) for measure in (SCORE, RETURN)
+                      for name in ("transfer", "transfer_4m")]),
+        ("README.md", "(preset `symbols-long`: score {:.1f}, return {:.1f}),",
+         [alone(BEST, SCORE).value, alone(BEST, RETURN).value]),
+        ("README.md", "with such worlds is {:.1f} ahead in score and {:+.1f} in return, `ppo-rare` without any "
+         "{:.1f} and {:+.1f}.", [_more("learners", arm, BEST, measure) for arm in ("ad-worlds", "rare")
+                      for measure in (SCORE, RETURN)]),
         ("results_worlds", "`rules` differs from `fixed` by {:+.1f} in area and by {:+.1f} in score at the end",
-         [_more("paper", "rules", "fixed", area), _more("paper", "rules", "fixed")]),
+         [_more("paper", "rules", "fixed", AREA), _more("paper", "rules", "fixed")]),
+        ("results_worlds", "`fixed` is ahead of `random` by {:.1f} in area, and by {:+.1f} in score and {:+.1f} in "
+         "return at the end", [_more("paper", "fixed", "random", measure) for measure in (AREA, SCORE, RETURN)]),
+        ("results_worlds", "{:.1f} of the {:.1f} by which `fixed` is ahead of plain PPO, and of the {:.1f} of `rules`",
+         [_more("paper", arm, "plain", AREA).value for arm in ("random", "fixed", "rules")]),
         ("results_worlds", "90% costs {:.1f} of the area under the curve",
-         [_more("mixture", "share-50", "share-90", area)]),
+         [_more("mixture", "share-50", "share-90", AREA)]),
+        ("results_worlds", "the two iron tools make {:.1f}% of the gain in the logarithm of the score at 1.96 million "
+         "steps and {:.1f}% at four", [tools_share("transfer"), tools_share("transfer_4m")]),
+        ("results_worlds", "waking up by {:+.1f} points, planting by {:+.1f} and saplings by {:+.1f}",
+         [_more("transfer", "steps", "plain", f"success at {skill}").value
+          for skill in ("wake_up", "place_plant", "collect_sapling")]),
+        ("results_worlds", "At four million waking up falls by {:.1f}",
+         [_more("transfer_4m", "plain", "steps", "success at wake_up")]),
         ("results_worlds", "plain PPO gains {:.1f} over the end of `transfer`, `steps` gains {:.1f}.",
          [_end("transfer_4m", arm) - _end("transfer", arm) for arm in ("plain", "steps")]),
         ("results_worlds", "(the interval of the pickaxe begins at {:.1f}%)", [mean(pickaxe["steps"].values()).low]),
+        ("results_worlds", "whose mean length is {:.1f} steps, they are {:.1f} million steps, and `steps` has played "
+         "{:.1f} million for what is shown at 1.96. Plain PPO of `transfer_4m` has a score of {:.1f} and a return of "
+         "{:.1f} after {:.1f} million, `steps` {:.1f} and {:.1f}",
+         [length, told * 300 * length / 1e6, there / 1e6, mean(one["scores"][near] for one in long),
+          mean(one["returns"][near] for one in long), next(iter(long))["steps"][near] / 1e6,
+          *(alone("steps", measure, "transfer") for measure in (SCORE, RETURN))]),
+        ("results_learners", "a score of {:.1f} and a return of {:.1f}, has the smallest spread",
+         [alone(BEST, SCORE), alone(BEST, RETURN)]),
+        ("results_learners", "`ppo` has two seeds that end at {:.1f} and {:.1f}: its mean is {:.1f}, its interquartile "
+         "mean {:.1f}", [*sorted(measured("learners", SCORE)["ppo"].values())[:2],
+                                alone("ppo", SCORE).value, iqm(measured("learners", SCORE)["ppo"].values()).value]),
         ("results_learners",
          "it is {:.1f} ahead after a million steps ({:.1f} over the training until then), and at the end it is not: "
          "{:+.1f}.", [learner("ad", "ppo-long", *which) for which in (
              ("score_policy", 0), ("score_training", 0), ("score_policy", 1))]),
+        ("results_learners", "In return none of them is ahead of it by an interval above zero; `ppo` with designed "
+         "worlds is behind by {:.1f}, with memory by {:.1f}", [_more("learners", BEST, arm, RETURN)
+                                                     for arm in ("ppo-worlds", "memory-worlds")]),
         ("results_learners", "{:.1f} higher than PPO with them, paired", [learner("rare", "ppo-worlds")]),
         ("results_learners", "it is ahead over the training ({:+.1f}), and at the end it may be ({:+.1f})",
          [learner("memory", "ppo", "score_training"), learner("memory", "ppo")]),
@@ -483,9 +565,12 @@ def figures() -> dict[Path, str]:
     "Each drawing in its file."
     paper, mixture = (opened(name) for name in ("paper", "mixture"))
     area, end = setting_curves(mixture)
+    seeds = points({measure: {LEARNERS[arm].replace("`", ""): mean(of.values()) for arm, of in
+                              measured("learners", measure).items()} for measure in (SCORE, RETURN)},
+                   "At the end of learners: mean of ten seeds, 95% interval, a circle for each seed", zero=False)
     return {ROOT / "docs" / f"{name}.svg": f"{alone(drawing)}\n" for name, drawing in (
         ("designed-worlds", gain_curves(paper)), ("mixture-area", area), ("mixture-end", end),
-        ("next-goal", next_goal()))}
+        ("next-goal", next_goal()), ("learners-end", seeds))}
 
 
 def reports() -> dict[Path, str]:

@@ -70,7 +70,7 @@ def test_fewer_than_five_seeds_have_no_interval(count):
         assert (one.low, one.high, one.count) == (None, None, count), name
     assert mean(ours).values == tuple(ours) == iqm(ours).values and improvement(ours, base).values == ()
     assert f"{mean([1, 3.25]):+.1f}" == "+2.1 (+1.0, +3.2)" and plus_minus(mean([1, 3])) == "2.0 (1.0, 3.0)"
-    assert mean(SEEDS[:MIN_SEEDS]).low is not None and mean(SEEDS[:MIN_SEEDS]).values == ()
+    assert mean(SEEDS[:MIN_SEEDS]).low is not None and mean(SEEDS[:MIN_SEEDS]).values == tuple(SEEDS[:MIN_SEEDS])
 
 
 @pytest.mark.parametrize("count", [5, 8, 10, 20])
@@ -206,7 +206,7 @@ def run(tmp_path_factory):
 
 def measures(record):
     "All kinds of measures, those that differ once."
-    names = ("area under the curve", "score at the end", "score over training", "reward at the end",
+    names = ("area under the curve", "score at the end", "score over training", "return at the end",
              "success at wake_up", "steps to a score of 0.5")
     found = [measure(name)(record) for name in names]
     return [None] if found == [None] * len(found) else found
@@ -256,7 +256,7 @@ def test_measures_by_name():
     record = {"finished": True, "steps": [0, 10, 20], "scores": [0.0, 10.0, 10.0], "returns": [1.0, 2.0, 3.0],
               "success": {"wood": [1.0, 50.0]}, "training": {"score": 7.0}}
     found = {name: measure(name)(record) for name in (
-        "area under the curve", "score at the end", "score over training", "reward at the end", "success at wood",
+        "area under the curve", "score at the end", "score over training", "return at the end", "success at wood",
         "steps to a score of 2.5", "steps to a score of 11")}
     assert list(found.values()) == [7.5, 10, 7, 3, 50, 2.5, None]
     assert measure("steps to a score of 5")(record | {"finished": False}) == 5
@@ -286,14 +286,16 @@ def test_the_record_of_eight_runs_with_a_language_model():
 def test_the_guide_says_what_came_out():
     "The table of the experiment `paper`, and the difference between worlds that follow the agent and fixed ones."
     folder = records.opened("paper")
-    measured = [folder.measured(name) for name in (*folder.experiment.measures, "reward at the end")]
+    names = (*folder.experiment.measures, "return at the end")
+    measured = [folder.measured(name) for name in names]
     readme = (ROOT / "docs" / "guides" / "results_worlds.md").read_text()
     for arm in folder.experiment.arms:
         row = re.search(rf"^\| `{arm}`: [^|]*\|(.*)\|$", readme, re.MULTILINE)[1]
         expected = []
-        for values in measured:
+        for name, values in zip(names, measured, strict=True):
             assert len(values[arm]) == 10
             expected += [plus_minus(mean(list(values[arm].values()))),
+                         *[plus_minus(iqm(list(values[arm].values())))] * (name == "score at the end"),
                          "" if arm == "plain" else plus_minus(paired(values[arm], values["plain"]), signed=True)]
         assert [cell.strip() for cell in row.split("|")] == expected, arm
     for values in measured[:len(folder.experiment.measures)]:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PHASES', 'PLAYERS', 'SCRIPTED', 'PLACES', 'FORMAT', 'counted_in', 'in_phase', 'RunFolderError', 'read_file',
            'parse_lines', 'RunFolder', 'resume_command', 'designed_by', 'designer_names', 'machines', 'machine_changes',
-           'selected', 'spent_rollouts', 'rollouts', 'steps_before', 'Recent']
+           'planned_rollouts', 'selected', 'spent_rollouts', 'rollouts', 'steps_before', 'Recent']
 
 # %% ../../nbs/5_cycle/02_folder.ipynb #615a48db
 import itertools
@@ -585,11 +585,11 @@ def machine_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
             if name != "versions" and was.get(name) != here.get(name)]
 
 # %% ../../nbs/5_cycle/02_folder.ipynb #a51e07d2
-def _planned(run: RunFolder) -> dict[str, int]:
+def planned_rollouts(settings: RunSettings) -> dict[str, int]:
     "Return how many rollouts of training each cycle would have if all of its steps were training."
-    settings, preset = run.settings, run.settings.agent_preset
+    preset = settings.agent_preset
     each = sum(num_rollouts(steps, preset) for steps in (settings.llm_steps, settings.original_steps) if steps)
-    found = dict.fromkeys(run.cycles[1:1 + settings.num_cycles], each)
+    found = dict.fromkeys((f"cycle-{number}" for number in range(1, settings.num_cycles + 1)), each)
     return found | ({"final": num_rollouts(settings.final_steps, preset)} if settings.final_steps else {})
 
 
@@ -603,7 +603,7 @@ def spent_rollouts(run: RunFolder) -> dict[str, int]:
 
     Rounded over all cycles so far; a cycle keeps one rollout, and what is then still owed is of the next one."""
     steps, batch, owed, found = selected(run), run.settings.agent_preset.batch, 0, {}
-    for cycle, planned in _planned(run).items():
+    for cycle, planned in planned_rollouts(run.settings).items():
         owed += steps.get(cycle, 0)
         found[cycle] = min((owed + batch // 2) // batch, planned - 1)
         owed -= found[cycle] * batch
@@ -613,7 +613,7 @@ def spent_rollouts(run: RunFolder) -> dict[str, int]:
 def rollouts(run: RunFolder) -> dict[str, int]:
     "Return how many rollouts of training each cycle of a run has, in order, as far as is known yet."
     spent = spent_rollouts(run)
-    return {cycle: planned - spent[cycle] for cycle, planned in _planned(run).items()}
+    return {cycle: planned - spent[cycle] for cycle, planned in planned_rollouts(run.settings).items()}
 
 
 def steps_before(run: RunFolder) -> dict[str, int]:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Measure', 'NO_USAGE', 'designers', 'Request', 'Usage', 'Reply', 'reply_with', 'DesignerError', 'Designer',
-           'designs_worlds', 'make_designer', 'check_consent']
+           'designs_worlds', 'reads_results', 'make_designer', 'check_consent']
 
 # %% ../../nbs/2_designer/08_base.ipynb #af4b4c47
 import inspect
@@ -152,6 +152,7 @@ class Designer(ABC):
     name: ClassVar[str]
     designs_worlds: ClassVar[bool] = True   # False: the agent trains in the original game only
     chooses: ClassVar[bool] = False         # True: it can be asked which of its worlds to take, see `Request.tried`
+    reads_results: ClassVar[bool] = True    # False: its worlds do not depend on what the run has measured
 
     @property
     def destination(self) -> Destination | None:
@@ -196,6 +197,11 @@ designers = Registry("designer", "envgen_nb.designers", Designer, {
 def designs_worlds(name: str) -> bool:
     "True if a designer makes worlds, which `none` does not, or if it may not be imported."
     return not designers.usable(name) or designers.find(name).designs_worlds
+
+
+def reads_results(name: str) -> bool:
+    "True if a designer makes use of the run's measurements, or if it may not be imported."
+    return not designers.usable(name) or designers.find(name).reads_results
 
 # %% ../../nbs/2_designer/08_base.ipynb #53eda577
 def make_designer(

@@ -46,6 +46,7 @@ def drawn_worlds(
 class RandomWorlds(Designer):
     "Worlds drawn at random; other ones in each cycle, the same ones for the same seed."
     name = "random"
+    reads_results = False
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class RandomWorlds(Designer):
 class FixedWorlds(Designer):
     "The worlds of the first cycle, in every cycle."
     name = "fixed"
+    reads_results = False
 
     def __init__(
         self,
@@ -134,6 +136,7 @@ def from_easy_to_hard(
 class EasyToHard(Designer):
     "Worlds to practise in, from easy to hard over the cycles of a run, whatever the agent can do (Zala et al. 2024)."
     name = "easy_to_hard"
+    reads_results = False
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
         worlds = from_easy_to_hard(request)
@@ -151,6 +154,7 @@ class EasyToHard(Designer):
 class Adversarial(Designer):
     "Of random worlds those in which the present agent has the lowest mean return (Zala et al. 2024, adversarial)."
     name = "adversarial"
+    reads_results = False
 
     def __init__(
         self,
@@ -326,6 +330,7 @@ class Backward(Frontier):
 class Ladders(Designer):
     "The ladders of a file, or the game's own, the same ones in each cycle; for runs with `design = ladders`."
     name = "ladders"
+    reads_results = False
 
     def __init__(
         self,
@@ -361,7 +366,7 @@ class Ladders(Designer):
 class NoWorlds(Designer):
     "No worlds: the agent trains in the original game only."
     name = "none"
-    designs_worlds = False
+    designs_worlds = reads_results = False
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
         raise DesignerError("the designer 'none' designs no worlds; the agent trains in the original game")

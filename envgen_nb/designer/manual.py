@@ -49,7 +49,7 @@ def _same(text: str) -> str:
 class Replay(Designer):
     "Recorded replies, in order."
     name = "replay"
-    chooses = True
+    chooses, reads_results = True, False
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from ..cycle.folder import RunFolder, read_file
 from ..cycle.runs import runs_folder
 from .file import Experiment, ExperimentError, files_of, line_of, parse_experiment
 from ..game.files import check_folder, holder, local_path, parse_json, write_text
-from ..results import measure, parse_summary
+from ..results import measure_all, parse_summary, played, shown_measures
 
 # %% ../../nbs/7_experiment/02_folder.ipynb #4d11922c
 class ExperimentFolder:
@@ -34,7 +34,7 @@ class ExperimentFolder:
     SUMMARY, FAILURE, OWNER, LOG = ".json", ".failure.json", ".owner.json", ".log"     # of a run, after its name
 
     def __init__(self, path: str | Path):   # `ExperimentError` if this is no experiment's folder
-        self.path = Path(path)
+        self.path, self._kept = Path(path), dict[Path, tuple[Any, Any]]()     # file → its state, and what was read
         file = self.path / self.FILE
         if not file.exists():
             raise ExperimentError(f"{path} is no experiment's folder: there is no {self.FILE} in it")
@@ -52,12 +52,18 @@ class ExperimentFolder:
     def summary(self, arm: str, seed: int) -> dict[str, Any] | None:
         "Return the `results.summary` of a finished run, or None; `ExperimentError` if it is that of another run."
         path, advice = self.beside(arm, seed, self.SUMMARY), "Delete it: it is made again from the run if that exists"
+        if not path.exists():
+            return None
+        state = (stat := path.stat()).st_mtime_ns, stat.st_size, stat.st_ino
+        if path in self._kept and self._kept[path][0] == state:
+            return self._kept[path][1]
         found = read_file(path, parse_summary, f"{advice}.")
         for name, value in (self.experiment.given(arm) | {"seed": seed}).items() if found else ():
             now = found["settings"].get(name, value)
             if isinstance(value, int | float) and now != value:       # names and paths may be written in another way
                 raise ExperimentError(f"{path}: this is the summary of a run with {name} = {now!r}, not {value!r} as "
                                       f"in {self.FILE}. {advice}.")
+        self._kept[path] = state, found
         return found
 
     def failure(self, arm: str, seed: int) -> dict[str, Any]:
@@ -72,9 +78,7 @@ class ExperimentFolder:
 
     def measured(self, name: str) -> dict[str, dict[int, float]]:
         "A measure of all finished runs: arm → seed → value; a run that has none is left out."
-        value_of = measure(name)
-        return {arm: {seed: value for seed, summary in found.items() if (value := value_of(summary)) is not None}
-                for arm, found in self.summaries().items()}
+        return measure_all(name, self.summaries())
 
 # %% ../../nbs/7_experiment/02_folder.ipynb #0eb60300
 def open_experiment(
@@ -200,15 +204,17 @@ def states(self: ExperimentFolder) -> list[RunStatus]:
 # %% ../../nbs/7_experiment/02_folder.ipynb #c3ec57bd
 def write_table(folder: ExperimentFolder) -> Path:
     "Write results.csv in one step."
-    measures, rows = {name: measure(name) for name in folder.experiment.measures}, []
-    for arm, found in folder.summaries().items():
+    summaries, rows = folder.summaries(), []
+    measures = {name: measure_all(name, summaries) for name in shown_measures(folder.experiment.measures)}
+    for arm, found in summaries.items():
         for seed, summary in found.items():
             cost = summary["cost"]
-            rows.append({"arm": arm, "seed": seed} | {name: value_of(summary) for name, value_of in measures.items()}
+            rows.append({"arm": arm, "seed": seed} | {name: values[arm].get(seed) for name, values in measures.items()}
                         | {f"score, {cycle}": score
                            for cycle, score in zip(summary["cycles"], summary["scores"], strict=True)}
-                        | {"score over training": summary["training"]["score"], "reward": summary["returns"][-1]}
+                        | {"score over training": summary["training"]["score"]}
                         | {f"success, {name}": rates[-1] for name, rates in summary["success"].items()}
+                        | {"steps": played(summary)[-1], "steps fed back": summary["fed_back"]["steps"]}
                         | {name: cost[name] for name in ("calls", "tokens_in", "tokens_out", "price")}
                         | {f"seconds {name}": value for name, value in cost["seconds"].items()})
     columns = list(dict.fromkeys(name for row in rows for name in row)) or ["arm", "seed"]

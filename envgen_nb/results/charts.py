@@ -234,10 +234,10 @@ def estimate_traces(
     unit: str = "seed",       # what the estimates are made from
     digits: int = 1,
 ) -> list[go.Scatter]:
-    "Return a series as traces: its intervals, or each seed where seeds are few, and the line with its points."
+    "Return a series as traces: its intervals, each seed where seeds are few or the intervals are bars, and its points."
     shown = [(x, y) for x, y in zip(series.x, series.y, strict=True) if math.isfinite(y.value)]
     known = [(x, y) for x, y in shown if y.low is not None]
-    seeds = [(x, value) for x, y in shown for value in y.values if len(y.values) > 1]
+    seeds = [(x, value) for x, y in shown if y.low is None or not band for value in y.values if len(y.values) > 1]
     look = {"legendgroup": series.name, "line": {"color": series.colour}}
     behind = look | {"hoverinfo": "skip", "showlegend": False}
     ends = [*((x, y.high) for x, y in known), *((x, y.low) for x, y in known[::-1])] if band else [
@@ -302,8 +302,9 @@ def curves(
 def points(
     columns: dict[str, dict[str, Estimate]],     # title of a panel → name of a row → its number
     label: str,                                  # what is shown
+    zero: bool = True,                           # whether the scales hold 0
 ) -> Drawing:
-    "Draw numbers with their intervals or their seeds: a row for each name, a panel for each title."
+    "Draw numbers with their intervals and their seeds: a row for each name, a panel for each title."
     names, panels = list(dict.fromkeys(name for rows in columns.values() for name in rows)), []
     for title, rows in columns.items():
         traces = [trace for name, one in rows.items()
@@ -313,6 +314,7 @@ def points(
             trace.update(x=trace.y, y=[trace.legendgroup] * len(trace.y), text=texts, showlegend=False,
                          mode="lines" if trace.mode == "lines" else "markers")
         panels.append(chart(traces, title, height=62 + 30 * len(names)))
+        panels[-1].update_xaxes(rangemode="tozero" if zero else "normal")
         panels[-1].update_yaxes(categoryarray=names[::-1], showticklabels=len(panels) == 1)
     return svg(*panels, width=max(300, 900 // len(panels)), columns=len(panels), title=label)
 

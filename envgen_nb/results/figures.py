@@ -20,7 +20,9 @@ from ..cycle.context import in_the_original, origins
 from ..cycle.folder import RunFolder
 from ..designer.records import SELDOM, missing_conditions, shown_conditions
 from ..designer.reply import strip_markdown
-from . import Measurement, learning_curve, measurements, training_episodes, training_score
+from envgen_nb.results import (
+    Measurement, learning_curve, measurements, steps_text, training_episodes, training_score,
+)
 from .charts import COLOURS, Chart, Series, chart, estimate_traces
 from .page import render, webp
 from .statistics import Estimate
@@ -96,7 +98,7 @@ def table_text(run: RunFolder) -> str:
         episodes = training_episodes(run)
         cut = f", {episodes.cut.sum():,} of them cut by the end of training" if episodes.cut.any() else ""
         rows.append(f"score over training episodes {training:6.1f} % ({len(episodes):,} in the original game{cut})")
-    return "\n".join(rows)
+    return "\n".join([*rows, f"environment steps            {steps_text(run)}"])
 
 # %% ../../nbs/6_results/05_figures.ipynb #bbeecc25
 _BLUE, _ORANGE, _GREY = COLOURS[0], COLOURS[1], COLOURS[7]

@@ -39,7 +39,7 @@ from ..designer.prompt import load_templates
 from ..designer.records import SELDOM, WorldRecord, missing_conditions, spending
 from ..designer.reply import strip_markdown
 from ..game.files import write_text
-from . import Measurement, measurements, seconds_spent, training_score
+from . import Measurement, measurements, seconds_spent, steps_text, training_score
 from .archive import archive_html, tried_html
 from .charts import Chart, svg
 from envgen_nb.results.figures import (
@@ -101,7 +101,8 @@ def result_html(run: RunFolder, measured: dict[str, Measurement]) -> str:
     return render("result.html", run=run, settings=run.settings, usage=run.usage(), nothing=NOTHING, last=last,
                   first=next(iter(measured.values()), None), when=last and after_words(last.cycle),
                   training=training_score(run) if whole else None, names=designer_names(run), cycles=designed_by(run),
-                  spent=spent(run), machine=known[0], later=[machine_changes(*pair) for pair in pairwise(known)],
+                  spent=spent(run), steps=steps_text(run), machine=known[0],
+                  later=[machine_changes(*pair) for pair in pairwise(known)],
                   command=re.split(r" (?=-p \w+ )", command(run)), by_hand=by_hand(run))
 
 # %% ../../nbs/6_results/09_report.ipynb #bb0646a1

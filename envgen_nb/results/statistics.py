@@ -4,13 +4,13 @@
 
 # %% auto #0
 __all__ = ['MIN_SEEDS', 'PERCENT', 'ANY', 'Estimate', 'known', 'mean', 'iqm', 'paired', 'improvement', 'over_seeds',
-           'wilson_interval', 'area_under_curve', 'steps_to', 'over_episodes']
+           'wilson_interval', 'area_under_curve', 'steps_to', 'resample', 'over_episodes']
 
 # %% ../../nbs/6_results/01_statistics.ipynb #C2
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import brentq
@@ -28,7 +28,7 @@ class Estimate:
     low: float | None               # the 95% interval; None: there are too few seeds for one
     high: float | None
     count: int                      # of how many seeds (runs)
-    values: tuple[float, ...] = ()  # each seed's number, where they are too few for an interval
+    values: tuple[float, ...] = field(default=(), compare=False)    # each seed's number
 
     def __format__(self, spec: str) -> str:
         if not spec:
@@ -98,7 +98,8 @@ def mean(
     if count < MIN_SEEDS:
         return Estimate(value, None, None, count, tuple(values.tolist()))
     reach = _reach(count, cut) * float(_error(values, cut))
-    return Estimate(value, max(value - reach, limits[0]), min(value + reach, limits[1]), count)
+    return Estimate(value, max(value - reach, limits[0]), min(value + reach, limits[1]), count,
+                    tuple(values.tolist()))
 
 
 def iqm(values: Iterable[float | None], limits: tuple[float, float] = ANY) -> Estimate:
@@ -176,6 +177,16 @@ def steps_to(
         return None
     k = int(np.argmax(y >= level))
     return float(np.interp(level, y[k - 1:k + 1], x[k - 1:k + 1]) if k else x[0])
+
+
+def resample(
+    steps: Sequence[float],            # ascending
+    values: Sequence[float | None],    # as many
+    at: Sequence[float],               # the steps at which the curve is wanted
+) -> list[float]:
+    "Return the values of a curve, linear between its points, at other steps."
+    x, y = _known_points(steps, values)
+    return np.interp(at, x, y).tolist() if len(x) else [float("nan")] * len(at)
 
 
 def _known_points(steps: Sequence[float], values: Sequence[float | None]) -> tuple[np.ndarray, np.ndarray]:

@@ -22,7 +22,7 @@ from traitlets import Dict, HasTraits, List, Unicode
 from ..cycle.folder import RunFolder, RunFolderError
 from ..cycle.runs import display_name, labels_of, list_runs, runs_folder
 from ..experiment.folder import ExperimentFolder
-from ..results import kept_summary
+from ..results import kept_summary, played
 from ..results.statistics import mean, over_seeds, paired
 from ..results.charts import COLOURS, Drawing, Series, curves
 from ..results.figures import worlds_html
@@ -83,9 +83,9 @@ def seed_series(
 
 
 def comparison_curves(found: Mapping[Path, Summary]) -> list[Drawing]:
-    "Draw the score at each measurement and the reward in training: a line per group of runs, with a band over seeds."
+    "Draw the score at each measurement and the return in training: a line per group of runs, with a band over seeds."
     charts = {"Score of the policy in the original game (%)": ("steps", "scores"),
-              "Reward of the training episodes in the original game": ("steps", "returns", "curve")}
+              "Return of the training episodes in the original game": ("steps", "returns", "curve")}
     lines = {title: [seed_series(name, of, *where, colour=COLOURS[k % len(COLOURS)])
                      for k, (name, of) in enumerate(groups(found).items())] for title, where in charts.items()}
     shown = {title: [line for line in of if len(line.x)] for title, of in lines.items()}
@@ -125,7 +125,9 @@ COLUMNS: dict[str, _Column] = {     # title; what it is sorted by, None: not kno
     "seed": ("seed", lambda path, one: one["seed"], "d"),
     "score": ("score, %", lambda path, one: one["scores"][-1] if one["scores"] else None, _score_text),
     "before": ("before", lambda path, one: one["scores"][0] if one["scores"] else None, ".1f"),
-    "reward": ("reward", lambda path, one: one["returns"][-1] if one["returns"] else None, ".1f"),
+    "return": ("return", lambda path, one: one["returns"][-1] if one["returns"] else None, ".1f"),
+    "steps": ("steps", lambda path, one: played(one)[-1] if one["steps"] else None, ","),
+    "fed_back": ("steps that its designer read", lambda path, one: one["fed_back"]["steps"], ","),
     "training": ("score in training", lambda path, one: one["training"]["score"], ".1f"),
     "time": ("time", lambda path, one: sum(one["cost"]["seconds"].values()),
              lambda one: duration(sum(one["cost"]["seconds"].values()))),
@@ -176,19 +178,28 @@ class RunTable(anywidget.AnyWidget):
 
 # %% ../../nbs/8_studio/07_compare.ipynb #84a00002
 def difference_html(found: Mapping[Path, Summary], baseline: Path | None) -> str:
-    "Return a row per line: seeds, score, and the paired difference to the line of the baseline."
+    """Return a row per line: seeds, steps, score and return at the latest measurement that all its runs have, and the
+    paired differences to the line of the baseline."""
     lines, rows = groups(found), []
-    last = {}                # line → seed → score at the latest measurement that all its runs have
-    for name, of in lines.items():
-        long = min(len(one["scores"]) for one in of.values())
-        last[name] = {seed: one["scores"][long - 1] if long else None for seed, one in of.items()}
     beside = next((name for name, of in lines.items() if baseline in found and found[baseline] in of.values()), "")
+
+    def last(of: Mapping[int, Summary], which: str) -> dict[int, float | None]:
+        long = min(len(one["scores"]) for one in of.values())
+        return {seed: one[which][long - 1] if long else None for seed, one in of.items()}
+
+    def more(name: str, which: str) -> str:
+        if not beside or name == beside:
+            return "the baseline" if beside else "choose a baseline"
+        found = paired(last(lines[name], which), last(lines[beside], which))
+        return f"{found:+.1f}, {counted(found.count, 'seed')}" if found.count else "no seed in common"
+
     for name, of in lines.items():
-        more = paired(last[name], last[beside]) if beside and name != beside else None
-        text = ("" if beside else "choose a baseline") if more is None else (
-            f"{more:+.1f}, {counted(more.count, 'seed')}" if more.count else "no seed in common")
-        rows.append((name, len(of), f"{mean(last[name].values()):.1f}", "the baseline" if name == beside else text))
-    return table(["line", "seeds", "score, %", "more than the baseline, paired by seed"], rows, numbers=(1, 2)) + note(
+        steps = sorted({f"{value:,}" for value in last(of, "steps").values() if value is not None})
+        rows.append((name, len(of), " to ".join(dict.fromkeys([*steps[:1], *steps[-1:]])),
+                     *(f"{mean(last(of, which).values()):.1f}" for which in ("scores", "returns")),
+                     *(more(name, which) for which in ("scores", "returns"))))
+    return table(["line", "seeds", "steps", "score, %", "return", "score more than the baseline, paired by seed",
+                  "return more than the baseline"], rows, numbers=(1, 2, 3, 4)) + note(
         over_seeds(map(len, lines.values())), "envgen-quiet")
 
 # %% ../../nbs/8_studio/07_compare.ipynb #fcab63f0

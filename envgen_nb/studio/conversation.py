@@ -210,6 +210,7 @@ class Asked:
     worlds: tuple[str, ...]                         # how its worlds differ from those before, one line each
     moved: tuple[Change, ...]                       # the success rates that changed, those that changed most first
     score: tuple[float, float] | None               # before and after in %; None: not measured yet
+    returns: tuple[float, float] | None             # the same of the return of an episode
     cost: Usage                                     # of the calls in this cycle
 
     @property
@@ -259,7 +260,9 @@ def asked(
         pair = [measured[one] for one in (before, cycle) if one in measured]
         found.append(Asked(run.path.name, cycle, *_prompt(run, cycle, before), _worlds(run, cycle, before),
                            tuple(most_changed(*pair)) if len(pair) == 2 else (),
-                           (pair[0].score.value, pair[1].score.value) if len(pair) == 2 else None, cost))
+                           *((pair[0].score.value, pair[1].score.value),
+                             (pair[0].episode_return.value, pair[1].episode_return.value)
+                             ) if len(pair) == 2 else (None, None), cost))
     return found
 
 # %% ../../nbs/8_studio/06_conversation.ipynb #65f731d3
