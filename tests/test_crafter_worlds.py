@@ -10,6 +10,7 @@ import crafter.worldgen
 import numpy as np
 import opensimplex
 import pytest
+from crafter_parity import Pair
 from forms import first
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,13 @@ from envgen_nb.simulators.crafter.reference import ACTIONS, AREA, MATERIALS, OBJ
 from envgen_nb.simulators.crafter.simulator import Crafter
 from envgen_nb.simulators.crafter.symbols import symbols, symbols_space
 from envgen_nb.simulators.crafter.warnings import materials_of
-from envgen_nb.simulators.crafter.world import CrafterWorld, ExtendedCrafterWorld, Meaning, meaning
+from envgen_nb.simulators.crafter.world import (
+    CrafterWorld,
+    ExtendedCrafterWorld,
+    Meaning,
+    PublishedCrafterWorld,
+    meaning,
+)
 
 BIOMES = ("grassland", "beaches", "mountain", "natural")
 RARITIES = ("very common", "common", "rare")
@@ -83,13 +90,14 @@ CONDITIONS = {  # straight from the table: thresholds for very common, common, r
 STOCK = {"coal": 0.85, "iron": 0.75, "diamond": 0.994, "tree": 0.8}
 
 
-def direct_map(seed, biome, **rarity):
-    "The map cell by cell, with if and elif: written from the table, on the installed package's noise."
+def direct_world(seed, biome, published=False, **rarity):
+    "The map cell by cell, with if and elif, and its tunnels: from the table, on the installed package's noise."
     world = crafter.engine.World(AREA, list(MATERIALS[1:]), (12, 12))
     world.reset(seed=hash((seed, 1)) % (2 ** 31 - 1))
     uniform, generator = world.random.uniform, opensimplex.OpenSimplex(seed=world.random.randint(0, 2 ** 31 - 1))
     threshold = {name: CONDITIONS[name][RARITIES.index(rarity[name])] if name in rarity else STOCK[name]
                  for name in STOCK}
+    everywhere, tunnels = rarity.keys() | {"coal", "iron"} if published else rarity.keys(), set()
 
     def simplex(*args):
         return crafter.worldgen._simplex(generator, *args)
@@ -114,9 +122,10 @@ def direct_map(seed, biome, **rarity):
                 material = "path"
             elif simplex(2 * x, y / 5, 7, 3) > 0.4 or simplex(x / 5, 2 * y, 7, 3) > 0.4:
                 material = "path"
-            elif (deep if "coal" in rarity else simplex(x, y, 1, 8) > 0) and uniform() > threshold["coal"]:
+                tunnels.add((x, y))
+            elif (deep if "coal" in everywhere else simplex(x, y, 1, 8) > 0) and uniform() > threshold["coal"]:
                 material = "coal"
-            elif (deep if "iron" in rarity else simplex(x, y, 2, 6) > 0.4) and uniform() > threshold["iron"]:
+            elif (deep if "iron" in everywhere else simplex(x, y, 2, 6) > 0.4) and uniform() > threshold["iron"]:
                 material = "iron"
             elif deep and uniform() > threshold["diamond"]:
                 material = "diamond"
@@ -131,7 +140,23 @@ def direct_map(seed, biome, **rarity):
         else:
             material = "tree" if simplex(x, y, 5, 7) > 0 and uniform() > threshold["tree"] else "grass"
         world[x, y] = material
-    return world._mat_map
+    return world, tunnels
+
+
+def direct_creatures(world, tunnels, quiet):
+    "The creatures of a new map, cell by cell; no skeleton is nearer than `quiet` cells."
+    uniform, found = world.random.uniform, []
+    for x, y in itertools.product(range(64), range(64)):
+        material, far = world[x, y][0], np.sqrt((x - 32) ** 2 + (y - 32) ** 2)
+        if material not in ("grass", "sand", "path"):
+            continue
+        if material == "grass" and far > 3 and uniform() > 0.985:
+            found.append(("Cow", x, y))
+        elif far > 10 and uniform() > 0.993:
+            found.append(("Zombie", x, y))
+        elif (x, y) in tunnels and far > quiet and uniform() > 0.95:
+            found.append(("Skeleton", x, y))
+    return found
 
 
 @pytest.mark.parametrize("seed,biome,rarity", [
@@ -142,7 +167,36 @@ def direct_map(seed, biome, **rarity):
 def test_maps_equal_an_independent_generator(seed, biome, rarity):
     world = made(CrafterWorld, environment_settings={"target_biome": biome,
                                                      **{f"{name}_rarity": value for name, value in rarity.items()}})
-    assert np.array_equal(started(world, seed)._world._mat_map, direct_map(seed, biome, **rarity))
+    assert np.array_equal(started(world, seed)._world._mat_map, direct_world(seed, biome, **rarity)[0]._mat_map)
+
+
+# As published: what the authors' code makes of the same settings.
+
+@pytest.mark.parametrize("seed,biome,rarity", [
+    (0, "natural", {}), (1, "mountain", {}), (2, "mountain", {"iron": "rare", "diamond": "very common"}),
+    (3, "natural", {"coal": "very common"}), (4, "beaches", {}), (5, "grassland", {"tree": "rare"})])
+def test_published_worlds_equal_an_independent_generator_in_both_engines(seed, biome, rarity):
+    "Ore all over a mountain, set or not; no skeleton within 10 cells; the random numbers are the same afterwards."
+    pair = Pair(made(PublishedCrafterWorld, environment_settings={
+        "target_biome": biome, **{f"{name}_rarity": value for name, value in rarity.items()}}), seed, view="symbols")
+    pair.begin()
+    found, (wanted, tunnels) = pair.reference._world, direct_world(seed, biome, published=True, **rarity)
+    assert np.array_equal(found._mat_map, wanted._mat_map)
+    creatures = [(type(thing).__name__, *map(int, thing.pos)) for thing in found.objects[1:]]
+    assert creatures == direct_creatures(wanted, tunnels, quiet=10)
+    assert np.array_equal(found.random.get_state()[1], wanted.random.get_state()[1])
+
+
+def test_a_published_world_is_rich_in_ore_and_its_player_has_the_tool():
+    "The ordinary game stays what it is: a world in which nothing is set."
+    rich, usual = (sum(cells(started(made(model, inventory_settings={"wood": 1}), seed), "iron") for seed in range(8))
+                   for model in (PublishedCrafterWorld, CrafterWorld))
+    assert rich > 4 * usual > 0
+    bag = {"stone": 3, "iron_sword": 1, "coal": 2, "diamond": 0}
+    held = started(made(PublishedCrafterWorld, inventory_settings=bag))._player.inventory
+    assert {name: count for name, count in held.items() if count and name not in ("health", "food", "drink", "energy")
+            } == {"stone": 3, "coal": 2, "iron_sword": 1, "wood_pickaxe": 1, "stone_pickaxe": 1}
+    assert Crafter().training_options("published") == {} and meaning(PublishedCrafterWorld()) == Meaning()
 
 
 @pytest.mark.parametrize("name,biome", [("coal", "mountain"), ("iron", "mountain"), ("diamond", "mountain"),

@@ -112,6 +112,23 @@ def test_its_own_rates(own, listening, tmp_path):
     same(run, own)
 
 
+def test_as_published(listening, tmp_path):
+    """Some facts and rounded rates; the conversation begins anew with the first update, and then goes on in short."""
+    run = create_run(make_settings(**SMALL | {"num_cycles": 4}, designer="listening", vocabulary="published",
+                                   templates="published-v1", max_reasks=0), tmp_path / "run")
+    list(run_cycles(run.path))
+    first, update, third, fourth = (run.text(f"cycle-{k}", "prompt.md") for k in (1, 2, 3, 4))
+    spoken = [[message["content"] for message in asked.messages] for asked in listening]
+    replies = [run.text(f"cycle-{k}", "reply.md") for k in (1, 2, 3)]
+    assert spoken == [[first], [update], [update, replies[1], third], [update, replies[1], third, replies[2], fourth]]
+    rules = [[line for line in prompt.split("## What to know")[1].splitlines() if line.startswith("- ")]
+             for prompt in (first, update)]
+    assert [len(lines) for lines in rules] == [10, 12] and rules[1][2:] == rules[0]
+    lines = [f"{name}: {round(mean)}% +/- {round(std)}%" for name, (mean, std) in listening[3].feedback.items()]
+    assert "\n".join(lines) in fourth and len(fourth.splitlines()) == len(OBJECTIVES) + 4 and "%" not in first
+    assert update.count("```json") == SMALL["num_worlds"] + 1 and not any("cycle" in text for text in spoken[3])
+
+
 def test_told_nothing(own, listening, tmp_path, monkeypatch):
     run = create_run(make_settings(**SMALL, designer="listening", feedback="none"), tmp_path / "run")
     events = list(run_cycles(run.path))

@@ -167,11 +167,13 @@ PRESETS = {preset.name: preset for preset in (
            Algorithm(num_envs=256, rollout_steps=16, learning_rate=1.4e-3, minibatches=4)),
     Preset("symbols-long", Network("grids", hidden=(256, 256), embedding=16, heads=8),
            Algorithm(num_envs=32, rollout_steps=128, learning_rate=1e-3, minibatches=4)),
+    Preset("published", Network("grids", hidden=(256, 256), embedding=16, heads=8),
+           Algorithm(num_envs=8, rollout_steps=512, learning_rate=3e-4, minibatches=8)),
 )}
 
 
 def get_preset(
-    name: str,         # "paper", "laptop", "symbols" or "symbols-long"
+    name: str,         # "paper", "laptop", "symbols", "symbols-long" or "published"
     **changes: Any,    # fields of its `Network` and its `Algorithm` that should differ
 ) -> Preset:
     """Return the preset of that name, with some fields changed; `ValueError` for an unknown name, field or value.

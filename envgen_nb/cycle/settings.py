@@ -93,7 +93,7 @@ class RunSettings(BaseModel):
     reward: str = Field("game", description="what the agent learns from: game (the game's own reward), or a function "
                         "of your own as package.module:function; results stay the game's own")
     preset: str = Field("symbols", description="network of the agent and the numbers it learns with: symbols, "
-                        "symbols-long, laptop or paper")
+                        "symbols-long, published, laptop or paper")
     preset_options: dict[str, Any] = Field(default_factory=dict, description="numbers of the preset to change, or its "
                                            "encoder: a class of your own")
     device: str = Field("cpu", description="where the network runs: cpu, cuda or cuda:1")
@@ -114,7 +114,8 @@ class RunSettings(BaseModel):
     max_reasks: int = Field(2, ge=0, le=20, description="how often a wrong reply goes back with the complaints")
     max_calls: int | None = Field(None, ge=1, description="cap on model calls for the whole run")
     max_tokens: int | None = Field(None, ge=1, description="cap on tokens, in and out, for the whole run")
-    templates: str = Field("default", description="prompt templates: default, a version, or a folder with own ones")
+    templates: str = Field("default", description="prompt templates: default, a version (published-v1: as "
+                           "published), or a folder with own ones")
 
     @property
     def agent_preset(self) -> Preset:

@@ -189,7 +189,7 @@ def _place_creatures(
     names = world._mat_map.ravel()
     far = np.sqrt((_X - player.pos[0]) ** 2 + (_Y - player.pos[1]) ** 2)
     walkable = np.isin(names, [MATERIALS.index(name) for name in constants.walkable])
-    tried = (names == MATERIALS.index("grass")) & (far > 3), walkable & (far > 10), tunnel
+    tried = (names == MATERIALS.index("grass")) & (far > 3), walkable & (far > 10), tunnel & (far > numbers.quiet)
     thresholds = [population.threshold for population in (numbers.cows, numbers.zombies, numbers.skeletons)]
     for cell, kind in _drawn(tried, thresholds, world.random):
         pos = cell // AREA[1], cell % AREA[1]

@@ -23,7 +23,7 @@ from envgen_nb.simulators.crafter.reference import (
 from .symbols import THINGS, present
 from .vector import CrafterVectorEnv
 from .warnings import warnings_of
-from .world import PREREQUISITES, CrafterWorld, ExtendedCrafterWorld
+from .world import PREREQUISITES, CrafterWorld, ExtendedCrafterWorld, PublishedCrafterWorld
 from ...game.simulator import Player, Simulator, Things, read_rules
 from ...game.vector import AUTORESET_MODES, base_seeds
 from ...game.world import Complaint, World, check_world
@@ -262,7 +262,8 @@ class Crafter(Simulator):
     rules = _RULES
     actions = ACTIONS
     keys = MappingProxyType(_KEYS)
-    vocabularies = MappingProxyType({"paper": CrafterWorld, "extended": ExtendedCrafterWorld})
+    vocabularies = MappingProxyType({"paper": CrafterWorld, "extended": ExtendedCrafterWorld,
+                                     "published": PublishedCrafterWorld})
     observations = OBSERVATIONS
     vector_env = CrafterVectorEnv
     autoreset_modes = AUTORESET_MODES

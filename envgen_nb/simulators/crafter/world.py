@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['Rarity', 'Biome', 'Density', 'Thing', 'Objective', 'Moment', 'TimeOfDay', 'Place', 'IN_THE_BAG', 'Achieved',
            'PREREQUISITES', 'RARITIES', 'LANDSCAPES', 'NO_CREATURES', 'POPULATIONS', 'THINGS', 'MOMENTS', 'PLACES',
-           'RIPE', 'CLOCKS', 'LIFE', 'EnvironmentSettings', 'InventorySettings', 'CrafterWorld', 'CreatureSettings',
-           'StartSettings', 'EpisodeSettings', 'achieved_at_start', 'ExtendedCrafterWorld', 'Ore', 'Landscape',
-           'Population', 'Meaning', 'meaning']
+           'RIPE', 'CLOCKS', 'LIFE', 'EnvironmentSettings', 'InventorySettings', 'CrafterWorld',
+           'PublishedCrafterWorld', 'with_pickaxes', 'CreatureSettings', 'StartSettings', 'EpisodeSettings',
+           'achieved_at_start', 'ExtendedCrafterWorld', 'Ore', 'Landscape', 'Population', 'Meaning', 'meaning']
 
 # %% ../../../nbs/9_simulators/crafter/01_world.ipynb #86623e3c
 import functools
@@ -67,6 +67,26 @@ class CrafterWorld(World):
                  for name, value in section.items()
                  if value != "default" or name not in EnvironmentSettings.model_fields}
         return {**data, "environment_settings": known}
+
+# %% ../../../nbs/9_simulators/crafter/01_world.ipynb #dfca716d
+class PublishedCrafterWorld(CrafterWorld):
+    "A Crafter world in the paper's vocabulary, with the meaning that the authors' code gives it."
+    facts: ClassVar[tuple[str, ...]] = (
+        "In these environments coal and iron are found all over a mountain, also where their rarity is not set.",
+        "In these environments stone and stone tools come with a wood_pickaxe, iron and iron tools with a "
+        "stone_pickaxe, diamonds with an iron_pickaxe.",
+    )
+
+
+_PICKAXES = {"stone": "wood_pickaxe", "iron": "stone_pickaxe", "diamond": "iron_pickaxe"}
+
+
+def with_pickaxes(
+    bag: dict[str, int],   # item → how many
+) -> dict[str, int]:
+    "Return what is in the bag, and the pickaxe that each of these things needs."
+    return bag | {pickaxe: 1 for material, pickaxe in _PICKAXES.items()
+                  for name, count in bag.items() if material in name and count}
 
 # %% ../../../nbs/9_simulators/crafter/01_world.ipynb #8f60ba11
 Density = Literal["none", "rare", "common", "very common"]
@@ -291,6 +311,7 @@ class Meaning:
     cows: Population = POPULATIONS["cows"]["common"]
     zombies: Population = POPULATIONS["zombies"]["common"]
     skeletons: Population = POPULATIONS["skeletons"]["common"]
+    quiet: int = 0                                                    # cells from the player; no skeleton begins nearer
     clock: int = 0                                                    # steps that the clock is ahead
     moment: str = ""                                                  # of `MOMENTS`, to start from; "": a new map
     timed: bool = False                                               # whether the clock is set after such a start
@@ -329,9 +350,11 @@ def meaning(
         return Meaning()
     where, bag = world.environment_settings, world.inventory_settings.model_dump(exclude_none=True)
     rarities = {name: getattr(where, f"{name}_rarity") for name in RARITIES}
+    published = isinstance(world, PublishedCrafterWorld) and world != type(world)()
+    bag = with_pickaxes(bag) if published else bag
     found = Meaning(landscape=LANDSCAPES[where.target_biome or "natural"], inventory=tuple(bag.items()),
-                    ores=tuple(Ore(RARITIES[name][rarity], anywhere=bool(rarity) and name != "tree")
-                               for name, rarity in rarities.items()))
+                    ores=tuple(Ore(RARITIES[name][rarity], anywhere=bool(rarity or published) and name != "tree")
+                               for name, rarity in rarities.items()), quiet=10 if published else 0)
     if not isinstance(world, ExtendedCrafterWorld):
         return found
     creatures, start, episode = world.creature_settings, world.start_settings, world.episode_settings

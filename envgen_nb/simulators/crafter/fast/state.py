@@ -70,6 +70,7 @@ RULES = np.dtype([
     ("water", np.float64), ("mountain", np.float64), ("fold", np.bool_), ("start", np.float64), ("ground", np.int64),
     ("ore", np.float64, (4,)), ("anywhere", np.uint8, (4,)),                 # coal, iron, diamond, tree
     ("threshold", np.float64, (3,)), ("low", np.float64, (3, 2)), ("high", np.float64, (3, 2)),  # zombies, …
+    ("quiet", np.int64),                                                     # no skeleton begins nearer; squared
     ("clock", np.int64), ("near", np.uint8, (6,)), ("plant", np.int64), ("inventory", np.int16, (len(ITEMS),)),
     ("length", np.int64),                                                    # step limit of an episode
     ("goal", np.int64), ("achieved", np.uint8, (len(OBJECTIVES),)),          # goal: -1 if there is none
@@ -91,7 +92,7 @@ def rules_of(
     populations = numbers.zombies, numbers.skeletons, numbers.cows
     rules["threshold"] = [p.threshold for p in populations]
     rules["low"], rules["high"] = [p.low for p in populations], [p.high for p in populations]
-    rules["clock"] = numbers.clock
+    rules["clock"], rules["quiet"] = numbers.clock, numbers.quiet ** 2
     rules["near"] = [thing in numbers.near for thing in THINGS]
     start = {name: info["initial"] for name, info in constants.items.items()} | dict(numbers.inventory)
     rules["inventory"] = [start[name] for name in ITEMS]

@@ -71,7 +71,7 @@ def place_creatures(game: np.void, scratch: np.void, rules: np.void) -> None:
                 add(game, COW, 3, x, y)
             elif far > 100 and exceeds(game, rules.threshold[0]):
                 add(game, ZOMBIE, 5, x, y)
-            elif scratch.code[x, y] & 7 == TUNNEL and exceeds(game, rules.threshold[1]):
+            elif scratch.code[x, y] & 7 == TUNNEL and far > rules.quiet and exceeds(game, rules.threshold[1]):
                 add(game, SKELETON, 3, x, y)
 
 # %% ../../../../nbs/9_simulators/crafter/10_fast_terrain.ipynb #45b63656
