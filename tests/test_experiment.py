@@ -15,13 +15,19 @@ import nbformat
 import pytest
 import records
 
+from envgen_nb.agent.train import num_rollouts
 from envgen_nb.cycle.runs import load_agent
+from envgen_nb.cycle.settings import new_curriculum
+from envgen_nb.designer.prompt import load_templates
+from envgen_nb.designer.reply import parse_reply
 from envgen_nb.experiment.file import ExperimentError, parse_experiment, read_experiment
 from envgen_nb.experiment.folder import ExperimentFolder, open_experiment, write_table
 from envgen_nb.experiment.places import Local
 from envgen_nb.experiment.run import TAKEN_OVER, command, note_failure, spent, take
 from envgen_nb.experiment.schedule import run_experiment
+from envgen_nb.game.episodes import Episodes
 from envgen_nb.game.files import holder
+from envgen_nb.game.simulator import get_simulator
 from envgen_nb.studio.experiment_view import board_html, results_text
 
 ENVGEN = Path(sys.executable).with_name("envgen")
@@ -288,3 +294,32 @@ def test_a_record_is_its_experiment(name, tmp_path, monkeypatch):
         (folder.path / folder.FILES / files[0]).write_text("another one")
         with pytest.raises(ValueError, match="is not the file"):
             records.file_hashes(folder)
+
+
+def in_designed_worlds(settings) -> int:
+    "Steps that each game spends in designed worlds in a cycle, as the curriculum of a run hands worlds out."
+    preset, curriculum = settings.agent_preset, new_curriculum(settings, 0)
+    rollouts = sum(num_rollouts(steps, preset) for steps in (settings.llm_steps, settings.original_steps))
+    changes = curriculum.begin([1, 2, 3, 4], rollouts * preset.batch)
+    assert sorted(changes.worlds.values()) == sorted([1, 2, 3, 4] * (preset.num_envs // 4))
+    for rollout in range(1, rollouts + 1):
+        if (changes := curriculum.update(preset.batch, Episodes.join([]))).worlds:
+            assert changes.worlds == dict.fromkeys(range(preset.num_envs), 0)
+            return rollout * preset.algorithm.rollout_steps
+
+
+def test_the_published_protocol_is_what_its_page_says():
+    "A phase is some 15,000 steps in each game; the five recorded replies are right, each for two seeds."
+    experiment = read_experiment("published")
+    settings = experiment.settings_of("random", 1000)
+    assert settings.total_steps == 1_960_000 and (settings.world_length, settings.curriculum) == (1024, "envgen")
+    assert (settings.max_reasks, settings.num_worlds, settings.num_cycles) == (0, 4, 4)
+    assert in_designed_worlds(settings) == 29 * 512 == 14_848
+    assert in_designed_worlds(read_experiment("paper").settings_of("plain", 0)) == 29 * 16 == 464
+    assert load_templates(settings.templates).follow_up and not load_templates().follow_up
+    model, texts = get_simulator("crafter").world_class(settings.vocabulary), []
+    for seed in experiment.seeds:
+        texts.append(Path(experiment.settings_of("fixed", seed).designer_options["files"]).read_text())
+        designs, complaints = parse_reply(texts[-1], model, 4)
+        assert len(designs) == 4 and not complaints
+    assert len(set(texts)) == 5 and all(texts.count(text) == 2 for text in texts)
