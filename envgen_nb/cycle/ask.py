@@ -27,7 +27,7 @@ from .settings import OWN
 from .state import RunContext
 from ..designer.base import DesignerError, Request, Usage, check_consent
 from ..designer.design import Attempt, Budget, apply_choice, conversation, design, most_learnable
-from ..designer.prompt import choice_prompt, first_prompt, load_templates, update_prompt
+from ..designer.prompt import FOLLOW_UP, choice_prompt, first_prompt, load_templates, update_prompt
 from ..designer.records import WorldRecord
 from ..designer.reply import Design
 from ..game.files import append_jsonl, write_json, write_text
@@ -50,7 +50,8 @@ def _request(ctx: RunContext, number: int) -> Request:
     """Return all that the designer of a cycle gets, with an empty prompt; results of worlds only if it gets this run's
     own rates."""
     run, settings = ctx.run, ctx.settings
-    places = [place for cycle in run.cycles[1:number] for place in (cycle, f"{cycle}/{RunFolder.TRIAL}")]
+    first = 2 if (run.file(RunFolder.TEMPLATES) / f"{FOLLOW_UP}.md").exists() else 1     # the conversation begins there
+    places = [place for cycle in run.cycles[first:number] for place in (cycle, f"{cycle}/{RunFolder.TRIAL}")]
     exchanges = [(run.text(place, RunFolder.PROMPT), run.text(place, RunFolder.REPLY)) for place in places]
     history = [exchange for exchange in exchanges if None not in exchange]      # a designer may have come later
     if settings.design == "ladders":
