@@ -16,6 +16,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from envgen_nb.designer.prompt import PLACEHOLDERS
+from envgen_nb.experiment import benchmark
 from envgen_nb.experiment.file import own_experiments, read_experiment
 from envgen_nb.game.files import read_jsonl
 from envgen_nb.results import RETURN, limits_of, shown_measures
@@ -413,6 +414,29 @@ def experiments() -> str:
     return table(["experiment", "what it asks", "arms", "runs", "recorded"], rows, "lll")
 
 
+def benchmark_card() -> str:
+    "The protocol of the benchmark."
+    one, short = benchmark.protocol(), benchmark.seeds_of(full=False)
+    run, ladders = (one.settings_of(arm, one.seeds[0]) for arm in (benchmark.RANDOM, benchmark.HAND))
+    preset, episodes = run.agent_preset, run.evaluation_runs * run.evaluation_episodes
+    return table(["", f"`{one.name}`"], [
+        ["game", f"`{run.simulator}`, worlds in the vocabulary `{run.vocabulary}`"],
+        ["learner", f"`{run.learner}`, preset `{run.preset}`: {preset.num_envs} games, rollouts of "
+                    f"{preset.batch // preset.num_envs} steps in each"],
+        ["budget of a run", f"{run.total_steps:,} environment steps"],
+        ["how often the designer is asked", f"{run.num_cycles} times, after every {run.cycle_steps:,} steps; a reply "
+                                            f"with complaints goes back at most {run.max_reasks} times"],
+        ["what it writes", f"{run.num_worlds} worlds, or ladders"],
+        ["what it reads", f"`feedback = \"{run.feedback}\"`: success rates, what happened in its worlds and stages, "
+                          "and what was missing in the original game"],
+        ["where its worlds are played", f"in {run.mixture_ratio:.0%} of the games, to the end: curriculum "
+                                        f"`{run.curriculum}`, of ladders `{ladders.curriculum}`"],
+        ["a measurement", f"{episodes} episodes of the original game, before the training and after each cycle; the "
+                          "last one counts, on maps of its own"],
+        ["seeds, full form", f"{one.seeds[0]} to {one.seeds[-1]}"],
+        ["seeds, short form", f"{short[0]} to {short[-1]}"]], "ll")
+
+
 def records() -> str:
     "The experiments that are recorded, and what their first measure and the return show beside the baseline."
     rows = []
@@ -443,7 +467,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
           "heist": heist, "language model": language_model, "placeholders": placeholders, "experiments": experiments,
-          "records": records}
+          "benchmark, card": benchmark_card, "benchmark": lambda: benchmark.table(benchmark.own_records()),
+          "benchmark, short": lambda: benchmark.table(benchmark.own_records(), full=False), "records": records}
 
 
 def _more(name: str, arm: str, base: str, measure: str = SCORE) -> Estimate:
