@@ -71,10 +71,11 @@ def _land(world: CrafterWorld, numbers: Meaning) -> Iterator[tuple[str, str]]:
         yield "start_settings.place", f"a {biome} world has no {place}, so the player starts in the middle of the map"
 
 # %% ../../../nbs/9_simulators/crafter/19_warnings.ipynb #2fa6ab5c
-def _bag(numbers: Meaning) -> Iterator[tuple[str, str]]:
+def _bag(world: CrafterWorld, numbers: Meaning) -> Iterator[tuple[str, str]]:
     "What is in the bag, or near, and can be used for nothing."
     reach, rules = _Reach(numbers), constants.make | constants.place
-    for name in [*(name for name, count in numbers.inventory if count), *numbers.near]:
+    given = world.inventory_settings.model_dump(exclude_none=True)       # as published, more is in the bag
+    for name in [*(name for name, count in given.items() if count), *numbers.near]:
         near = name in numbers.near
         where = "start_settings.near" if near else f"inventory_settings.{name}"
         users = {made: rule for made, rule in rules.items() if name in rule.get("nearby" if near else "uses", ())}
@@ -115,5 +116,5 @@ def warnings_of(
         fields = [f"environment_settings.{name}" for name in world.environment_settings.model_dump(exclude_none=True)]
         found = [(field, _ITS_OWN_MAP) for field in fields + ["start_settings.place"] * bool(numbers.place)]
     else:
-        found = [*_land(world, numbers), *_bag(numbers)]
+        found = [*_land(world, numbers), *_bag(world, numbers)]
     return [Complaint(why, field=field) for field, why in (*found, *_swords(numbers))]
