@@ -331,13 +331,15 @@ def format_remarks(
     return "\n".join(f"- {line}." for line in lines) or "- No setting is known to be without effect."
 
 
-def _stage_remarks(simulator: Simulator, ladders: Sequence[LadderRecord]) -> str:
-    "What the designer of these ladders did not know: a list, each remark once, with the stages that it is about."
+def _stage_remarks(simulator: Simulator, ladders: Sequence[LadderRecord], origins: Sequence[str]) -> str:
+    """What the designer of these ladders did not know: a list, each remark once, with the stages that it is about.
+    `origins` of all environments of the cycle, as for `format_remarks`."""
     found: dict[str, list[str]] = {}
     for ladder in ladders:
         for number, stage in enumerate(ladder.stages, 1):
-            for warning in simulator.warnings(stage.record.world):
-                found.setdefault(str(warning), []).append(f"{ladder.goal} {number}")
+            origin = _ORIGINS.get(origins[stage.number - 1] if origins and stage.number else "")
+            for remark in [*map(str, simulator.warnings(stage.record.world)), *([origin] if origin else [])]:
+                found.setdefault(remark, []).append(f"{ladder.goal} {number}")
     return "\n".join(f"- {remark} ({', '.join(stages)})." for remark, stages in found.items()) or (
         "- No setting is known to be without effect.")
 
@@ -411,7 +413,7 @@ def prompt_values(
     if feedback is not None or previous:
         values |= {"previous": format_previous(previous), "remarks": format_remarks(simulator, previous, origins)}
     if said.ladders:
-        values["remarks"] = _stage_remarks(simulator, said.ladders)
+        values["remarks"] = _stage_remarks(simulator, said.ladders, origins)
     return values
 
 
