@@ -73,7 +73,10 @@ class Axis:
     def marks(self, room: float) -> list[tuple[float, str, bool]]:
         "Return marks at least so many pixels apart: place, text, and whether it is at zero."
         if self.names:
-            step = 1 if abs(self.length) / len(self.names) >= 15 else max(1, len(self.names) - 1)
+            each = abs(self.length) / len(self.names)
+            step = 1 if each >= 15 else max(1, len(self.names) - 1)
+            if self.length > 0:                                              # beside each other: by their width
+                step = math.ceil((6 * max(map(len, self.names)) + 6) / each)
             return [(self(name), name, False) for name in self.names[::step]]
         most = min(7, max(2, int(abs(self.length) / room) + 1))
         return [(self(value), short(value), value == 0) for value in ticks(self.low, self.high, most)]
@@ -122,6 +125,8 @@ def _heatmap(trace: go.Heatmap, x: Axis, y: Axis) -> tuple[list[Mark], list[tupl
     marks, texts = [], []
     for name, values in zip(trace.y, trace.z, strict=True):
         for column, value in zip(trace.x, values, strict=True):
+            if value is None:
+                continue
             a, b, across = x(column), y(name), max(wide - 1, 0.5)
             shade = f"color-mix(in srgb,{_colour(COLOURS[0])} {4 + 0.4 * value:.0f}%,transparent)"
             marks.append(Mark(f"M{a - wide / 2:.1f} {b - high / 2:.1f}h{across:.1f}v{high - 1:.1f}h-{across:.1f}Z", "",

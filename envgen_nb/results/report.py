@@ -46,7 +46,7 @@ from envgen_nb.results.figures import (
     BEFORE_EDIT, NOTHING, after_words, by_rate, changes, heatmap_figure, learning_figure, measured_figure, missing_html,
     most_changed, of_episodes, success_figure,
 )
-from .ladders import ladders_html
+from .ladders import climb_html, ladders_html
 from .page import note, render, webp
 from .progress import duration
 from ..game.words import counted, settings_in_words
@@ -245,7 +245,9 @@ def story_html(run: RunFolder, measured: dict[str, Measurement]) -> str:
             moved="" if unmeasured else moved_html(measured[before], measured[cycle]))
 
     left = [cycle for cycle in begun if cycle not in drawn and any(not goal for *_, goal in run.roles(cycle))]
-    return "".join(_or_else(run, partial(story, cycle), "", f"{cycle} cannot be shown") for cycle in begun) + note(
+    climb = _or_else(run, partial(climb_html, run), "", "The way up the ladders cannot be shown")
+    stories = [_or_else(run, partial(story, cycle), "", f"{cycle} cannot be shown") for cycle in begun]
+    return climb + "".join(stories) + note(
         f"To keep this file small, {counted(len(left), 'cycle')} are shown here without the pictures of their worlds; "
         "they are in the run’s folder." if left and drawn else "", "quiet")
 
