@@ -1,5 +1,7 @@
 """Achievement Distillation: the matching against POT, the minibatches of a phase against their definition."""
 
+import copy
+
 import numpy as np
 import ot
 import pytest
@@ -9,7 +11,10 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envgen_nb.agent.learner import tree_index
+from envgen_nb.agent.networks import as_tensors
 from envgen_nb.agent.presets import get_preset
+from envgen_nb.agent.train import Trainer
 from envgen_nb.extras.distillation import (
     Distillation,
     Trajectories,
@@ -19,6 +24,7 @@ from envgen_nb.extras.distillation import (
     phase,
     predictions,
 )
+from envgen_nb.game.simulator import make_vec
 
 SPACE = spaces.Dict({"view": spaces.Box(0, 3, (3, 3), np.uint8), "bag": spaces.Box(0, 9, (4,), np.uint8)})
 TINY = get_preset("symbols", hidden=(16, 16), embedding=4, heads=2, num_envs=4, rollout_steps=8, minibatches=2,
@@ -183,3 +189,22 @@ def test_what_breaks_in_a_phase_is_named_and_reaches_no_weight():
     with pytest.raises(FloatingPointError, match="of a phase not finite"):
         phase(learner, data)
     assert all(torch.isfinite(weight).all() for weight in learner.policy.state_dict().values())
+
+
+def test_what_is_achieved_in_the_last_step_of_a_rollout_is_remembered_with_one_set_of_weights():
+    "Both ends of its direction are encoded before the weights change, as those of all other achievements are."
+    preset = TINY.replace(num_envs=16, learning_rate=0.01, phase_rollouts=4)
+    venv, found = make_vec("crafter", num_envs=16, seed=0, obs="symbols", num_threads=1), 0
+    learner = Distillation(preset, venv.single_observation_space, venv.single_action_space, seed=0)
+    trainer = Trainer(learner, venv)
+    for _ in range(40):
+        policy, played = copy.deepcopy(learner.policy), trainer.kept
+        trainer.rollout()
+        going = ~(played.terminated | played.truncated)[-2:].any(0)
+        new = going & (played.unlocked[-1] & ~played.unlocked[-2]).any(1)
+        with torch.no_grad():
+            before, after = (policy.encode(as_tensors(obs, "cpu")) for obs in (tree_index(played.obs, -1), trainer.obs))
+        trainer.rollout()
+        close(played.extras["memory"][0][new], direction(before, after)[new])
+        found += int(new.sum())
+    assert found >= 5

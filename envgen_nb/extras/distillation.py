@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ..agent.guards import FiniteNotes
 from ..agent.learner import Carry, Rollout, generators, noop, tree_concat, tree_index, tree_map
-from ..agent.networks import Linear, Policy, dense, fan_in_, initialise
+from ..agent.networks import Linear, Policy, as_tensors, dense, fan_in_, initialise
 from ..agent.on_policy import PPO
 from ..agent.presets import Network, Preset
 from ..game.files import cache_folder
@@ -193,7 +193,14 @@ class Distillation(PPO):
         batch = super().compute_targets(rollout)
         self.segments.append(self.segment(rollout, batch["returns"].view(rollout.actions.shape)))
         self.after = [rollout.next_carry["features"].cpu().clone()]
+        self.remember(rollout)
         return batch
+
+    @torch.inference_mode()
+    def remember(self, rollout: Rollout) -> None:
+        "Compute the memory of what was achieved in a rollout's last step, before the weights change."
+        *_, carry = self.answer(as_tensors(rollout.next_obs, self.device), rollout.next_carry)
+        rollout.next_carry |= {name: carry[name] for name in ("memory", "new")}
 
     def segment(self, rollout: Rollout, returns: Tensor) -> dict[str, Any]:
         "Return a copy of what a phase needs of a rollout, on the CPU."
