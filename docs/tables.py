@@ -490,8 +490,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
     plain, long = opened("transfer").summaries()["plain"].values(), opened("transfer_4m").summaries()["plain"].values()
     length = mean(one["steps"][-1] / one["training"]["episodes"] for one in plain).value
     whole = opened("transfer").summaries()["steps"]
-    steps, told = next((one["steps"][-1], one["fed_back"]["measurements"]) for one in whole.values())
-    there = steps + told * 300 * length
+    steps, read = next((one["steps"][-1], one["fed_back"]["measurements"]) for one in whole.values())
+    there = steps + read * 300 * length
     near = min(range(17), key=lambda k: abs(next(iter(long))["steps"][k] - there))
 
     def learner(arm: str, base: str, which: str = "score_policy", k: int = 1) -> Estimate:
@@ -535,7 +535,7 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("results_worlds", "whose mean length is {:.1f} steps, they are {:.1f} million steps, and `steps` has played "
          "{:.1f} million for what is shown at 1.96. Plain PPO of `transfer_4m` has a score of {:.1f} and a return of "
          "{:.1f} after {:.1f} million, `steps` {:.1f} and {:.1f}",
-         [length, told * 300 * length / 1e6, there / 1e6, mean(one["scores"][near] for one in long),
+         [length, read * 300 * length / 1e6, there / 1e6, mean(one["scores"][near] for one in long),
           mean(one["returns"][near] for one in long), next(iter(long))["steps"][near] / 1e6,
           *(alone("steps", measure, "transfer") for measure in (SCORE, RETURN))]),
         ("results_learners", "a score of {:.1f} and a return of {:.1f}, has the smallest spread",

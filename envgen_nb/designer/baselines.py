@@ -267,7 +267,8 @@ class Missing(Frontier):
 # %% ../../nbs/2_designer/13_baselines.ipynb #47f00005
 class Backward(Frontier):
     """Worlds that start ever further before what the agent cannot do yet: a step further back once the last one is
-    mastered, by rule (a reverse curriculum: Florensa et al. 2017; Salimans & Chen 2018). The first part of the run is the original game alone.
+    mastered, by rule (a reverse curriculum: Florensa et al. 2017; Salimans & Chen 2018). The first part of the run is
+    the original game alone.
 
     Where the run's setting `feedback` is `none` the request does not say how its worlds went: it never goes back."""
     name = "backward"

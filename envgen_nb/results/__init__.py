@@ -147,7 +147,7 @@ def history(run: RunFolder) -> tuple[Point, ...]:
     return tuple(found)
 
 # %% ../../nbs/6_results/02_results.ipynb #05507e4b
-def _told(settings: RunSettings, designed: int) -> list[int]:
+def _cycles_read(settings: RunSettings, designed: int) -> list[int]:
     "Return the numbers of the cycles whose measurements the designer has read after its design for cycle `designed`."
     reads = settings.feedback in OWN and settings.llm_steps and reads_results(settings.designer)
     return list(range(designed)) if reads and designed > 1 else []
@@ -156,17 +156,17 @@ def _told(settings: RunSettings, designed: int) -> list[int]:
 def fed_back(run: RunFolder) -> dict[str, int]:
     "Return the number of measurements that a run's designer has read, and the environment steps of them all."
     designed = max((k for k, cycle in enumerate(run.cycles) if run.worlds(cycle)), default=0)
-    read = [run.evaluation(f"cycle-{k}") for k in _told(run.settings, designed)]
+    read = [run.evaluation(f"cycle-{k}") for k in _cycles_read(run.settings, designed)]
     return {"measurements": len(read), "steps": sum(int(found.lengths.sum()) for found in read if found)}
 
 
 def steps_text(run: RunFolder) -> str:
     "Return in words the environment steps that a run has played so far."
-    records, tried, told = _records(run), sum(selected(run).values()), fed_back(run)
+    records, tried, back = _records(run), sum(selected(run).values()), fed_back(run)
     return ", ".join([f"{records[-1]['step'] if records else 0:,} of training",
                       *[f"{tried:,} of trying worlds out"] * bool(tried),
-                      *[f"{told['steps']:,} of {counted(told['measurements'], 'measurement')} that the designer read"
-                        ] * bool(told["steps"])])
+                      *[f"{back['steps']:,} of {counted(back['measurements'], 'measurement')} that the designer read"
+                        ] * bool(back["steps"])])
 
 
 def played(one: Mapping[str, Any]) -> list[int]:    # of a `summary`
@@ -234,9 +234,9 @@ def parse_summary(data: bytes) -> dict[str, Any]:
             found["settings"] | {"designer": designers.renamed.get(designer, designer)})
         batch = settings.agent_preset.batch
         each = [0, *(count * batch for count in planned_rollouts(settings).values())]
-        told = len(_told(settings, settings.num_cycles))
+        read = len(_cycles_read(settings, settings.num_cycles))
         found["tried"] = [plan - step for plan, step in zip(itertools.accumulate(each), found["steps"], strict=False)]
-        found["fed_back"] = {"measurements": told, "steps": None if told else 0}
+        found["fed_back"] = {"measurements": read, "steps": None if read else 0}
     return found
 
 # %% ../../nbs/6_results/02_results.ipynb #70c00002

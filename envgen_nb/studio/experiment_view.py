@@ -98,11 +98,11 @@ def step_rows(folder: ExperimentFolder) -> Rows:
     "Return the environment steps that a run of each arm has played, mean over seeds."
     rows = []
     for arm, found in folder.summaries().items():
-        told = [one["fed_back"] for one in found.values()]
+        back = [one["fed_back"] for one in found.values()]
         trained, every = np.mean([(one["steps"][-1], played(one)[-1]) for one in found.values()] or [(0, 0)], 0)
-        read, whole = f"{told[0]['measurements']}, steps not recorded" if told else "", f"over {every:,.0f}"
-        if all(one["steps"] is not None for one in told):
-            steps = np.mean([one["steps"] for one in told] or [0])
+        read, whole = f"{back[0]['measurements']}, steps not recorded" if back else "", f"over {every:,.0f}"
+        if all(one["steps"] is not None for one in back):
+            steps = np.mean([one["steps"] for one in back] or [0])
             read, whole = f"{steps:,.0f}", f"{every + steps:,.0f}"
         rows.append([arm, f"{trained:,.0f}", f"{every - trained:,.0f}", read, whole])
     return ["arm", "steps of a run: training", "trying out", "measurements that its designer read", "all"], rows
