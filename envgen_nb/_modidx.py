@@ -1853,6 +1853,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                                     'envgen_nb/extras/distillation.py'),
                                                'envgen_nb.extras.distillation.Distillation.policy_inputs': ( 'extras/distillation.html#distillation.policy_inputs',
                                                                                                              'envgen_nb/extras/distillation.py'),
+                                               'envgen_nb.extras.distillation.Distillation.remember': ( 'extras/distillation.html#distillation.remember',
+                                                                                                        'envgen_nb/extras/distillation.py'),
                                                'envgen_nb.extras.distillation.Distillation.segment': ( 'extras/distillation.html#distillation.segment',
                                                                                                        'envgen_nb/extras/distillation.py'),
                                                'envgen_nb.extras.distillation.Distillation.start': ( 'extras/distillation.html#distillation.start',
