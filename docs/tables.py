@@ -22,6 +22,7 @@ from envgen_nb.game.files import read_jsonl
 from envgen_nb.results import RETURN, limits_of, shown_measures
 from envgen_nb.results.charts import COLOURS, alone, chart, points, svg
 from envgen_nb.results.figures import percents_moved
+from envgen_nb.results.progress import duration
 from envgen_nb.results.statistics import PERCENT, Estimate, iqm, mean, paired
 from envgen_nb.studio.experiment_view import gain_curves, plus_minus, setting_curves, step_rows
 
@@ -419,6 +420,8 @@ def benchmark_card() -> str:
     one, short = benchmark.protocol(), benchmark.seeds_of(full=False)
     run, ladders = (one.settings_of(arm, one.seeds[0]) for arm in (benchmark.RANDOM, benchmark.HAND))
     preset, episodes = run.agent_preset, run.evaluation_runs * run.evaluation_episodes
+    each = mean(sum(run["summary"]["cost"]["seconds"].values()) for record in benchmark.own_records().values()
+                for run in record.runs.values()).value
     return table(["", f"`{one.name}`"], [
         ["game", f"`{run.simulator}`, worlds in the vocabulary `{run.vocabulary}`"],
         ["learner", f"`{run.learner}`, preset `{run.preset}`: {preset.num_envs} games, rollouts of "
@@ -434,7 +437,9 @@ def benchmark_card() -> str:
         ["a measurement", f"{episodes} episodes of the original game, before the training and after each cycle; the "
                           "last one counts, on maps of its own"],
         ["seeds, full form", f"{one.seeds[0]} to {one.seeds[-1]}"],
-        ["seeds, short form", f"{short[0]} to {short[-1]}"]], "ll")
+        ["seeds, short form", f"{short[0]} to {short[-1]}"],
+        *([["time of the short form on two cores", f"{duration(each * -(-len(short) // 2))}, from the recorded runs"]]
+          if each > 0 else [])], "ll")
 
 
 def records() -> str:

@@ -20,6 +20,7 @@ from scipy.special import stdtrit
 
 from ..cycle.folder import RunFolder, planned_rollouts
 from ..cycle.runs import runs_folder
+from ..cycle.settings import RunSettings
 from ..designer.base import designs_worlds
 from ..designer.reply import MAX_ENVIRONMENTS, read_reply
 from envgen_nb.experiment.file import (
@@ -177,15 +178,16 @@ def problems(record: Record) -> list[str]:
 def _wrong(one: Experiment, designer: str, seed: int, summary: Mapping[str, Any], replies: Mapping[str, str],
            maps: Mapping[str, int]) -> Iterator[str]:
     "Yield what is wrong with a run."
-    given, own = summary["settings"], designer in one.arms
+    given = RunSettings.model_validate(summary["settings"]).model_dump(mode="json")    # also one of an older version
+    own = designer in one.arms
     if seed not in one.seeds or given["seed"] != seed:
-        yield "it is no seed of the protocol"
+        yield f"its settings have the seed {given['seed']}, and the protocol has {one.seeds[0]} to {one.seeds[-1]}"
         return
     expected = one.settings_of(designer if own else anchor(given["design"]), seed)
     for name, value in expected.model_dump(mode="json").items():
         free = name in MACHINE or (name == "designer_options" if own else name in FREE)
-        if not free and given.get(name) != value:
-            yield f"{name} is {given.get(name)!r}, and the protocol has {value!r}"
+        if not free and given[name] != value:
+            yield f"{name} is {given[name]!r}, and the protocol has {value!r}"
     budget, batch = sum(planned_rollouts(expected).values()), expected.agent_preset.batch
     if not summary["finished"] or abs(played(summary)[-1] - budget * batch) > batch:
         yield f"{played(summary)[-1]:,} steps were played, and the protocol has {budget * batch:,}"
