@@ -442,6 +442,28 @@ def benchmark_card() -> str:
           if each > 0 else [])], "ll")
 
 
+DESIGNERS = {
+    "random": "four worlds drawn at random, new ones in each cycle",
+    "hand": "ladders that a person wrote",
+    "plain": "none, PPO in the original game alone",
+    "domain_randomisation": "random worlds, drawn by the curriculum",
+    "fixed": "four that a language model wrote once, in every cycle; five such replies",
+    "easy_to_hard": "practice worlds in a fixed order",
+    "adversarial": "of 16 random worlds the four that the agent is worst in",
+    "rules": "an expert curriculum written by hand, which follows the success rates"}
+
+
+def benchmark_table(full: bool) -> str:
+    "The recorded designers, and in words what they are."
+    found = benchmark.own_records()
+    text = benchmark.table(found, full)
+    for name, record in found.items():
+        said = DESIGNERS.get(name, record.about)
+        text = re.sub(rf"^\| `{re.escape(name)}` *", lambda _, name=name, said=said: f"| `{name}`: {said} ", text,
+                      flags=re.MULTILINE) if said else text
+    return text
+
+
 def records() -> str:
     "The experiments that are recorded, and what their first measure and the return show beside the baseline."
     rows = []
@@ -472,8 +494,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
           "heist": heist, "language model": language_model, "placeholders": placeholders, "experiments": experiments,
-          "benchmark, card": benchmark_card, "benchmark": lambda: benchmark.table(benchmark.own_records()),
-          "benchmark, short": lambda: benchmark.table(benchmark.own_records(), full=False), "records": records}
+          "benchmark, card": benchmark_card, "benchmark": partial(benchmark_table, full=True),
+          "benchmark, short": partial(benchmark_table, full=False), "records": records}
 
 
 def _more(name: str, arm: str, base: str, measure: str = SCORE) -> Estimate:

@@ -113,16 +113,18 @@ class Record:
 
 
 def record_of(folder: ExperimentFolder, arm: str, about: str = "") -> Record:
-    "Return the record of an arm, of the runs whose folders are there."
+    "Return the record of an arm, of the runs whose folders are there; it does not name the model's server."
     runs = {}
     for seed, summary in folder.summaries()[arm].items():
-        run = folder.run(arm, seed)
+        run, settings = folder.run(arm, seed), dict(summary["settings"])
+        settings["designer_options"] = {name: value for name, value in settings["designer_options"].items()
+                                        if name not in ("base_url", "api_key_env")}
         maps = {file.parent.name: parse_json(file.read_bytes())["seed"]
                 for file in sorted(run.glob(f"*/{RunFolder.EVALUATION}"))}
         replies = {name: file.read_text(encoding="utf-8") for file in sorted(run.glob("cycle-*/*.md"))
                    if _REPLY.fullmatch(name := file.relative_to(run).as_posix())}
         if maps:
-            runs[seed] = {"summary": summary, "replies": replies, "maps": maps}
+            runs[seed] = {"summary": summary | {"settings": settings}, "replies": replies, "maps": maps}
     return Record(protocol().name, arm, about, runs)
 
 
