@@ -24,7 +24,7 @@ from envgen_nb.results.charts import COLOURS, alone, chart, points, svg
 from envgen_nb.results.figures import percents_moved
 from envgen_nb.results.progress import duration
 from envgen_nb.results.statistics import PERCENT, Estimate, iqm, mean, paired
-from envgen_nb.studio.experiment_view import gain_curves, plus_minus, setting_curves, step_rows
+from envgen_nb.studio.experiment_view import ends, gain_curves, plus_minus, setting_curves, step_rows
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
@@ -622,7 +622,8 @@ def figures() -> dict[Path, str]:
                    "At the end of learners: mean of ten seeds, 95% interval, a circle for each seed", zero=False)
     return {ROOT / "docs" / f"{name}.svg": f"{alone(drawing)}\n" for name, drawing in (
         ("designed-worlds", gain_curves(paper)), ("mixture-area", area), ("mixture-end", end),
-        ("next-goal", next_goal()), ("learners-end", seeds))}
+        ("next-goal", next_goal()), ("learners-end", seeds), ("paper-end", ends(paper)),
+        ("transfer-end", ends(opened("transfer"))))}
 
 
 def reports() -> dict[Path, str]:

@@ -14,9 +14,22 @@ from scipy import stats
 
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.events import Training
+from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.results import learning_curve, measure, scores, summary, training_episodes, training_score
+from envgen_nb.results import (
+    learning_curve,
+    measure,
+    measure_all,
+    on_one_grid,
+    parse_summary,
+    played,
+    scores,
+    summary,
+    training_episodes,
+    training_score,
+)
+from envgen_nb.results.figures import table_text
 from envgen_nb.results.statistics import (
     MIN_SEEDS,
     Estimate,
@@ -250,6 +263,47 @@ def test_a_run_that_was_killed_and_resumed_has_the_same_summary(run, tmp_path):
         return record | {"cost": record["cost"] | {"seconds": None}}
 
     assert without_times(summary(again)) == without_times(summary(run))
+
+
+def test_every_step_that_was_played_is_counted(tmp_path):
+    """Those of training, of trying worlds out, and of the measurements that the designer read, all but the last one's.
+    A summary from before they were counted says which measurements these were, and not how long."""
+    game = SMALL | {"num_cycles": 2, "cycle_steps": 8_192, "preset_options": {"num_envs": 8, "rollout_steps": 64}}
+    found = {}
+    for designer, options in (("rules", {}), ("adversarial", {"candidates": 3, "episodes": 1})):
+        run = create_run(make_settings(**game, designer=designer, designer_options=options), tmp_path / designer)
+        list(run_cycles(run.path))
+        found[designer] = one = summary(run)
+        tried = sum(part["steps"] for cycle in run.cycles for part in run.selection(cycle))
+        assert one["tried"][0] == 0 and one["tried"][-1] == tried and played(one)[-1] == one["steps"][-1] + tried
+        old = parse_summary(json.dumps({name: one[name] for name in one if name not in ("tried", "fed_back")}).encode())
+        assert max(abs(a - b) for a, b in zip(old["tried"], one["tried"], strict=True)) <= 256      # half a rollout
+        assert old["fed_back"]["measurements"] == one["fed_back"]["measurements"]
+    read = RunFolder(tmp_path / "rules")
+    steps = sum(int(read.evaluation(cycle).lengths.sum()) for cycle in ("cycle-0", "cycle-1"))
+    assert found["rules"]["fed_back"] == {"measurements": 2, "steps": steps} and found["rules"]["tried"][-1] == 0
+    assert found["adversarial"]["fed_back"] == {"measurements": 0, "steps": 0} and found["adversarial"]["tried"][-1] > 0
+    assert f"{steps:,} of 2 measurements that the designer read" in table_text(read)
+
+
+@pytest.mark.parametrize("often", [9, 17, 33, 100])
+def test_an_agent_has_the_same_area_however_often_it_was_measured(often):
+    "A curve that rises ever more slowly, at equal steps, and at those of a run with four cycles and a million more."
+    def invented(steps, tried=0):
+        values = 36 * (1 - np.exp(-np.add(steps, tried) / 500_000))
+        return {"finished": True, "steps": list(steps), "tried": tried, "scores": values, "returns": values}
+
+    seldom = [0, 237_568, 475_136, 712_704, 950_272, 1_949_696]
+    arms = {"often": {0: invented(np.linspace(0, 1_966_080, often))}, "seldom": {0: invented(seldom)},
+            "tried": {0: invented([0, *(step - 50_000 for step in seldom[1:])], [0] + [50_000] * 5)}}
+    area = {arm: of[0] for arm, of in measure_all("area under the curve", arms).items()}
+    raw = measure("area under the curve")(arms["often"][0])
+    assert raw - area["seldom"] > 0.4 and abs(area["often"] - area["seldom"]) < 0.1
+    assert area["tried"] == area["seldom"] and played(arms["tried"][0]) == seldom
+    one = on_one_grid(arms)
+    assert one["often"][0]["steps"] == one["seldom"][0]["steps"] == seldom
+    assert np.allclose(one["often"][0]["scores"], one["seldom"][0]["scores"], atol=1)
+    assert measure_all("score at the end", arms)["often"][0] == arms["often"][0]["scores"][-1]
 
 
 def test_measures_by_name():
