@@ -204,12 +204,14 @@ def _wrong(one: Experiment, designer: str, seed: int, summary: Mapping[str, Any]
 
 # %% ../../nbs/7_experiment/07_benchmark.ipynb #195ce4bd
 def units(record: Record, name: str, seeds: Sequence[int]) -> list[float]:    # the measure, and of which seeds
-    "Return independent numbers: the mean of each conversation, or that of each seed if all had the same one."
+    "Return independent numbers: of each seed, or of each conversation if several were played with several seeds each."
     value_of, groups = measure(name), dict[tuple, list[float]]()
     for seed, run in record.runs.items():
         if seed in seeds:
             groups.setdefault(tuple(sorted(run["replies"].items())), []).append(value_of(run["summary"]))
-    return [float(np.mean(one)) for one in groups.values()] if len(groups) > 1 else sum(groups.values(), [])
+    if len(groups) > 1 and min(map(len, groups.values())) > 1:
+        return [float(np.mean(one)) for one in groups.values()]
+    return sum(groups.values(), [])
 
 # %% ../../nbs/7_experiment/07_benchmark.ipynb #92463f95
 def _costs(record: Record, seeds: Sequence[int]) -> list[str]:
