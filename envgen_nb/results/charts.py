@@ -79,7 +79,8 @@ class Axis:
                 step = math.ceil((6 * max(map(len, self.names)) + 6) / each)
             return [(self(name), name, False) for name in self.names[::step]]
         most = min(7, max(2, int(abs(self.length) / room) + 1))
-        return [(self(value), short(value), value == 0) for value in ticks(self.low, self.high, most)]
+        found = max((ticks(self.low, self.high, count) for count in (most, most + 2)), key=lambda one: len(one) > 1)
+        return [(self(value), short(value), value == 0) for value in found]
 
 # %% ../../nbs/6_results/04_charts.ipynb #4207b3e2
 class Mark(NamedTuple):
