@@ -49,7 +49,7 @@ def _same(text: str) -> str:
 class Replay(Designer):
     "Recorded replies, in order."
     name = "replay"
-    chooses, reads_results = True, False
+    chooses = True
 
     def __init__(
         self,

@@ -149,7 +149,8 @@ def history(run: RunFolder) -> tuple[Point, ...]:
 # %% ../../nbs/6_results/02_results.ipynb #05507e4b
 def _cycles_read(settings: RunSettings, designed: int) -> list[int]:
     "Return the numbers of the cycles whose measurements the designer has read after its design for cycle `designed`."
-    reads = settings.feedback in OWN and settings.llm_steps and reads_results(settings.designer)
+    repeats = settings.designer_options.get("repeat_last")          # one recorded reply, whatever is measured
+    reads = settings.feedback in OWN and settings.llm_steps and reads_results(settings.designer) and not repeats
     return list(range(designed)) if reads and designed > 1 else []
 
 
