@@ -12,7 +12,7 @@ from envgen_nb.experiment import benchmark
 from envgen_nb.experiment.file import OWN_FOLDER, ExperimentError
 from envgen_nb.extras.cli import main
 
-FROZEN = {"benchmark-1": "6b761e0ecd784736d2796507c8c94899f46fbe3a28b21d53ad0b73082f53d5b8"}
+FROZEN = {"benchmark-1": "8291f39a0cb4df659c15021e041d01771d4c014389b346f87cb1ea88fbd19ad4"}
 
 
 def test_the_protocol_is_frozen():

@@ -82,8 +82,9 @@ class Experiment(ExperimentFile):
         return given | ({"designer": designers.current(given["designer"])} if "designer" in given else {})
 
     def fill(self, text: str, seed: int) -> str:
-        "A text of a setting with the seeds in it, `{seed}` and the one after it in the list, `{next_seed}`."
+        "A text of a setting with the seeds in it: `{seed}`, `{seed%5}` and `{next_seed}`, the one after it."
         after = self.seeds[(self.seeds.index(seed) + 1) % len(self.seeds)] if seed in self.seeds else seed
+        text = re.sub(r"\{seed%([1-9]\d*)\}", lambda found: str(seed % int(found[1])), text)
         return text.replace("{seed}", str(seed)).replace("{next_seed}", str(after))
 
     def settings_of(self, arm: str, seed: int) -> RunSettings:
