@@ -69,6 +69,14 @@ ARMS = {      # what they are, in words
         "backward": "starts ever further back, in half of the games",
         "steps": "the same, with starts that are nearer to each other"}}
 ARMS["transfer_4m"] = ARMS["transfer"]
+LADDERS = {      # the arms of the experiment `ladders`
+    "plain": "none, PPO in the original game alone",
+    "hand": "written by a person",
+    "once": "written by a language model before the training",
+    "corrected": "corrected by it three times",
+    "placebo": "those that it wrote and corrected for the run of another seed",
+    "lessons": "corrected, and it had lessons of other runs",
+    "rare": "the same, with the learner `ppo-rare`"}
 SCORE, AREA = "score at the end", "area under the curve"
 FIRST = {"feedback": "feedback", "mixture": "mixture"}      # the heading of the first column, where it is not worlds
 
@@ -103,23 +111,40 @@ def experiment(name: str) -> str:
     return table(head, rows, "l")
 
 
+def ladders(name: str) -> str:
+    "The experiment `ladders`: score and return at the end, and how often the skills are shown that it is about."
+    folder, skills = opened(name), ("make_iron_pickaxe", "make_iron_sword", "collect_diamond", "eat_plant", "wake_up")
+    scores, returns, rows = measured(name, SCORE), measured(name, RETURN), []
+    for arm in folder.experiment.arms:
+        row = [f"`{arm}`: {LADDERS[arm]}", str(len(scores[arm]))]
+        for found, other in ((scores, [plus_minus(iqm(scores[arm].values()))]), (returns, [])):
+            row += [plus_minus(mean(found[arm].values())), *other,
+                    "" if arm == "plain" else plus_minus(paired(found[arm], found["plain"]), signed=True)]
+        rows.append(row + [f"{mean(_skill(name, arm, skill).values()).value:.1f}" for skill in skills])
+    return table(["ladders", "seeds", "score at the end", "IQM", "more than `plain`", "return", "more than `plain`",
+                  *(f"{skill}, %" for skill in skills)], rows, "l")
+
+
 def _skill(name: str, arm: str, skill: str) -> dict[int, float]:
     "A success rate at the end, in %: seed → rate."
     return measured(name, f"success at {skill}")[arm]
 
 
-def skills() -> str:
-    "What rises and what falls with `steps`: every skill at the end, in % of the episodes, those that rise most first."
-    names, rows = list(next(iter(opened("transfer").summaries()["plain"].values()))["success"]), {}
+def skills(arms: dict[tuple[str, str], str]) -> str:     # (experiment, arm) → heading
+    "What rises and falls beside `plain`: every skill at the end, in % of the episodes, what rises most first."
+    first, rows = next(iter(arms)), {}
+    names = list(next(iter(opened(first[0]).summaries()["plain"].values()))["success"])
     for skill in names:
-        rows[skill] = [paired(_skill(name, "steps", skill), _skill(name, "plain", skill))
-                       for name in ("transfer", "transfer_4m")]
+        rows[skill] = [paired(_skill(name, arm, skill), _skill(name, "plain", skill)) for name, arm in arms]
     def cell(gain: Estimate) -> str:
-        return f"{'**' * (clear := not gain.low <= 0 <= gain.high)}{plus_minus(gain, signed=True)}{'**' * clear}"
-    return table(["skill", "1.96M: `plain`", "`steps`", "more", "4M: `plain`", "`steps`", "more"], [
-        [f"`{skill}`", *(text for name, gain in zip(("transfer", "transfer_4m"), rows[skill], strict=True) for text in (
-            *(plus_minus(mean(_skill(name, arm, skill).values(), PERCENT)) for arm in ("plain", "steps")), cell(gain)))]
-        for skill in sorted(names, key=lambda skill: -rows[skill][1].value)], "l")
+        clear = gain.low is not None and not gain.low <= 0 <= gain.high
+        return f"{'**' * clear}{plus_minus(gain, signed=True)}{'**' * clear}"
+    head = [text for (_, arm), said in arms.items() for text in (f"{said}`plain`", f"`{arm}`", "more")]
+    last = len(arms) - 1
+    return table(["skill", *head], [
+        [f"`{skill}`", *(text for (name, arm), gain in zip(arms, rows[skill], strict=True) for text in (
+            *(plus_minus(mean(_skill(name, one, skill).values(), PERCENT)) for one in ("plain", arm)), cell(gain)))]
+        for skill in sorted(names, key=lambda skill: -rows[skill][last].value)], "l")
 
 
 def tools_share(name: str) -> float:
@@ -488,7 +513,10 @@ def placeholders() -> str:
 
 
 TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, short": paper_short,
-          **{name: partial(experiment, name) for name in ARMS}, "skills": skills, "steps played": steps_played,
+          **{name: partial(experiment, name) for name in ARMS}, "steps played": steps_played,
+          "skills": partial(skills, {("transfer", "steps"): "1.96M: ", ("transfer_4m", "steps"): "4M: "}),
+          "ladders, skills": partial(skills, {("ladders", "corrected"): "", ("ladders", "once"): ""}),
+          "ladders": partial(ladders, "ladders"),
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,

@@ -107,6 +107,6 @@ def climb_figure(run: RunFolder) -> Chart:
 def climb_html(run: RunFolder) -> str:
     "Return `climb_figure` as a drawing with what its rows mean; empty for a run without ladders."
     figure = climb_figure(run)
-    return svg(figure, width=700) + note(
+    return f'<div style="max-width:700px">{svg(figure, width=700)}</div>' + note(
         "A row is empty where there is no ladder, or it is shut as a prerequisite is missing, and full where all "
         "stages are mastered, or the original game shows the goal often enough.", "quiet") if figure.data else ""
