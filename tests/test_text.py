@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from envgen_nb.game.conformance import Setup, check_text
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.game.world import random_world
 from envgen_nb.simulators.crafter.player import CrafterPlayer
@@ -153,3 +154,58 @@ def test_options_of_crafter_are_carried_out():
         obs, *_ = venv.step(actions)
     share = venv.unlocked[everyone, everyone % len(worlds)].reshape(each, -1).mean(0)
     assert (share >= 0.5).all(), dict(zip(game.objectives, share, strict=True))
+
+
+@pytest.mark.parametrize("part", [pytest.param(k, marks=[pytest.mark.long] if k else []) for k in range(6)])
+def test_every_sentence_about_minigrid_is_true(part):
+    """10,000 states in all of random worlds, by chance; against the grid of the package, from where the agent is."""
+    pytest.importorskip("minigrid")
+    from envgen_nb.simulators.minigrid import MiniGridWorld, Rooms
+    from envgen_nb.simulators.minigrid_text import MiniGridText
+    random, text, ahead = np.random.default_rng(part), MiniGridText(), ((1, 0), (0, 1), (-1, 0), (0, -1))
+    longest, told, levels = 0, 0, stdlib_random.Random(part)
+    while told < 1_700:
+        game = Rooms()
+        game.reset(random_world(MiniGridWorld, levels, fill=0.5), random)
+        for _ in range(100):
+            if game.step(int(random.integers(6)))[1]:
+                break
+            (words,) = text.describe({name: value[None] for name, value in game.observe("symbols").items()})
+            env, longest = game.env, max(longest, tokens(words))
+            wanted, held, facing, seen = re.fullmatch(
+                r"Wanted: (.*)\. You hold (?:a )?(.*)\. You face (?:a )?(.*)\. Seen: (.*)\.", words).groups()
+            assert wanted == f"{game.target.color} {game.target.type}"
+            assert held == (f"{env.carrying.color} {env.carrying.type}" if env.carrying else "nothing")
+            assert facing == name_of(env.grid.get(*env.front_pos), "free cell")
+            (fx, fy), (px, py), there = ahead[env.agent_dir], env.agent_pos, set()
+            for one in seen.split(", ") if seen != "nothing" else ():
+                name, up, back, left, right = re.fullmatch(
+                    r"([a-z ]+?)(?: (\d) ahead)?(?: (\d) back)?(?: (\d) left)?(?: (\d) right)?", one).groups()
+                up, right = int(up or 0) - int(back or 0), int(right or 0) - int(left or 0)
+                cell = px + up * fx - right * fy, py + up * fy + right * fx
+                assert name_of(env.grid.get(*cell), "") == name
+                there.add(cell)
+            near = {(x, y) for x in range(env.width) for y in range(env.height)
+                    if max(abs(x - px), abs(y - py)) <= 5 and (x, y) != (px, py)
+                    and name_of(env.grid.get(x, y), "wall") != "wall"}
+            assert there <= near and len(there) == min(len(near), 12)
+            told += 1
+    assert longest <= 120
+
+
+def name_of(thing, nothing: str) -> str:
+    "Name an object of MiniGrid as the text layer does."
+    if thing is None or thing.type == "wall":
+        return nothing if thing is None else "wall"
+    words = f"{thing.color} {thing.type}"
+    if thing.type != "door":
+        return words
+    return f"{'open' if thing.is_open else 'locked' if thing.is_locked else 'closed'} {words}"
+
+
+@pytest.mark.parametrize("name", ["crafter", "minigrid"])
+def test_text_layers_keep_the_contract(name):
+    game = get_simulator(name)
+    game.check_installed()
+    check_text(Setup(game, "symbols", (None, game.world_class()()), length=60))
+    assert game.text("pixels") is None

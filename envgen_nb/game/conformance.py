@@ -6,7 +6,7 @@
 __all__ = ['RESULTS', 'OPTIONAL_RESULTS', 'NEEDED', 'SENSELESS', 'CHECKS', 'refused', 'check_description', 'check_worlds',
            'check_preview', 'Setup', 'check_results', 'look', 'watch', 'Alone', 'expect', 'compare', 'check_play',
            'check_usual', 'check_unchanged', 'check_seeds', 'check_states', 'check_next_step', 'check_things',
-           'check_arguments', 'check_refusals', 'check_simulator']
+           'check_text', 'check_arguments', 'check_refusals', 'check_simulator']
 
 # %% ../../nbs/1_game/11_conformance.ipynb #def64ae6
 import contextlib
@@ -440,6 +440,29 @@ def check_things(setup: Setup) -> None:
             one = {name: value[i] for name, value in parts.items()}
             assert np.array_equal(things.present(one.get("", one)), found[i]), "one observation gives other things"
 
+# %% ../../nbs/1_game/11_conformance.ipynb #43d00002
+def check_text(setup: Setup) -> None:
+    "Check that a text layer says the same of the same view, and that its options have actions of the game."
+    text = setup.simulator.text(setup.usual["obs"])
+    if text is None:
+        return
+    venv = setup.make()
+    seen, _ = venv.reset()
+    memory, shape = text.start(setup.n), (setup.n, len(text.options))
+    assert len(set(text.options)) == len(text.options), "two options of the text layer have the same name"
+    assert memory.dtype == np.uint8 and len(memory) == setup.n, "the memory of a text layer is (N, bytes) uint8"
+    for row in setup.actions[:setup.length]:
+        able, before = text.possible(seen), memory.copy()
+        assert able.shape == shape and able.dtype == bool and able.any(1).all(), "no option is possible in some view"
+        for words in (text.describe, text.situation):
+            assert words(seen) == words(copy.deepcopy(seen)) and all(words(seen)), "a view is said in two ways, or not"
+        actions, memory = text.act(seen, memory, able)
+        assert actions.shape == shape and (actions[~able] == -1).all(), "an action of an option that is not wanted"
+        assert -1 <= actions.min() and actions.max() < len(setup.simulator.actions), "an action that does not exist"
+        memory = text.note(memory, row)
+        assert before.shape == memory.shape, "the memory of a text layer changes its shape"
+        seen, *_ = venv.step(row)
+
 # %% ../../nbs/1_game/11_conformance.ipynb #8594f405
 NEEDED = ({"num_threads": 1}, {"num_threads": None}, {"copy": True}, {"copy": False}, {"length": None}, {"episodes": 1})
 SENSELESS = ({"num_envs": 0}, {"obs": "no such kind"}, {"worlds": []}, {"worlds": ["a world"]}, {"length": 0},
@@ -494,7 +517,7 @@ def check_refusals(setup: Setup) -> None:
 
 # %% ../../nbs/1_game/11_conformance.ipynb #2b885498
 CHECKS: dict[str, Callable[[Setup], Any]] = {       # what is checked for each kind of observation
-    "arguments": check_arguments, "each step, each episode": check_usual, "things": check_things,
+    "arguments": check_arguments, "each step, each episode": check_usual, "things": check_things, "text": check_text,
     "what changes nothing": check_unchanged, "seeds": check_seeds,
     "states": check_states, "states with a quota": lambda setup: check_states(setup, episodes=2),
     "the step between two episodes": check_next_step, "refusals": check_refusals}

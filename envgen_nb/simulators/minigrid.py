@@ -23,6 +23,7 @@ from gymnasium import spaces
 from pydantic import Field, model_validator
 
 from ..game.simple import Game, SimpleSimulator
+from ..game.simulator import TextLayer
 from ..game.world import Complaint, Section, World, check_world
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #09c46b6c
@@ -494,6 +495,11 @@ class MiniGrid(SimpleSimulator):
     defaults = MappingProxyType({"preset": "symbols", "preset_options": {"gamma": 0.99, "gae_lambda": 0.95},
                                  "num_worlds": 8, "mixture_ratio": 0.8, "world_length": 144})
     check_installed = staticmethod(check_installed)
+
+    def text(self, obs: str) -> TextLayer | None:
+        "`MiniGridText`, which reads symbols."
+        from envgen_nb.simulators.minigrid_text import MiniGridText
+        return MiniGridText() if obs == "symbols" else None
 
     def cut(self, world: MiniGridWorld) -> tuple[int | None, str | None]:
         return world.length, world.goal
