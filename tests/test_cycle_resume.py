@@ -105,7 +105,8 @@ def test_killed_while_worlds_are_chosen(tmp_path, script):
 
 LEARNERS = {"ppo-memory": {}, "ppo-rare": {"curriculum": "constant"},       # whose episodes a curriculum cuts
             "ad": {"preset": "symbols-long", "preset_options": {"phase_rollouts": 2, "phase_episodes": 8,
-                                                              "phase_epochs": 1}}}
+                                                              "phase_epochs": 1}},
+            "taught": {"learner_options": {"anneal_steps": 20_000, "until_steps": 40_000}}}
 
 
 @pytest.mark.long

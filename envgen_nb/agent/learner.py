@@ -13,6 +13,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -138,9 +139,19 @@ class Learner(ABC):
         _, self.act_generator = generators(seed, 2)              # the first is for weights
 
     @classmethod
-    def for_game(cls, simulator: Simulator, preset: Preset) -> Callable[..., "Learner"]:
+    def for_game(
+        cls,
+        simulator: Simulator,
+        preset: Preset,
+        **options: Any,               # the learner's own: `learner_options` of a run
+    ) -> Callable[..., "Learner"]:
         "Return what makes such a learner for a game, by default the class; `ValueError` if it cannot play the game."
+        if options:
+            raise ValueError(f"it has no setting {', '.join(options)}; it takes none")
         return cls
+
+    def open_folder(self, folder: Path) -> None:  # noqa: B027 (most learners need none)
+        "Read and keep files of its own in a run's folder; called before a training, and only then."
 
     def start(self, num_envs: int) -> Carry:
         "Return the carry at the beginning of an episode, for each sub-environment: tensors with N rows."
@@ -251,7 +262,8 @@ class ScriptedLearner(Learner):
         self.player = player
 
     @classmethod
-    def for_game(cls, simulator: Simulator, preset: Preset) -> Callable[..., Learner]:
+    def for_game(cls, simulator: Simulator, preset: Preset, **options: Any) -> Callable[..., Learner]:
+        super().for_game(simulator, preset, **options)
         player = simulator.player(preset.obs)
         if player is None:
             others = [obs for obs in simulator.observations if simulator.player(obs)]
@@ -277,4 +289,5 @@ class ScriptedLearner(Learner):
 learners = Registry("learner", "envgen_nb.learners", Learner, {
     "ppo": "envgen_nb.agent.on_policy:PPO", "ppo-memory": "envgen_nb.extras.memory:MemoryPPO",
     "ppo-rare": "envgen_nb.extras.rare:RarePPO", "ad": "envgen_nb.extras.distillation:Distillation",
+    "taught": "envgen_nb.extras.taught:Taught",
     "random": "envgen_nb.agent.learner:RandomLearner", "scripted": "envgen_nb.agent.learner:ScriptedLearner"})

@@ -117,7 +117,7 @@ def ask_lessons(run: RunFolder) -> list[str]:
             append_jsonl(run.file(RunFolder.USAGE), {"cycle": "lessons", "usage": dataclasses.asdict(reply.usage)})
         write_text(run.file(RunFolder.REPLY, "lessons"), reply.text)
 
-    request = Request(run.simulator, settings.vocabulary, plain=True, cycle=settings.num_cycles,
+    request = Request(run.simulator, settings.vocabulary, plain="lessons", cycle=settings.num_cycles,
                       num_cycles=settings.num_cycles, messages=({"role": "user", "content": prompt},))
     lessons = _ask(designer, request, settings.max_reasks, Budget(settings.max_calls, settings.max_tokens), run.usage(),
                    keep)
@@ -142,6 +142,6 @@ def merge_lessons(
     asked = next((run for run in runs if run.settings.designer != "none"), runs[0])
     designer = designer_of(asked)
     _check_reads(designer, asked.settings.designer)
-    request = Request(game, asked.settings.vocabulary, plain=True,
+    request = Request(game, asked.settings.vocabulary, plain="lessons",
                       messages=({"role": "user", "content": merge_prompt(game, sources)},))
     return _ask(designer, request, max_reasks, Budget(), NO_USAGE, lambda reply: None)

@@ -88,8 +88,10 @@ class RunSettings(BaseModel):
     evaluation_runs: int = Field(3, ge=1, le=100, description="evaluations per measurement, for mean and std")
     evaluation_episodes: int = Field(20, ge=1, le=10_000, description="episodes per evaluation")
 
-    learner: str = Field("ppo", description="the learning algorithm: ppo, ppo-memory, ppo-rare, ad, random, scripted "
-                         "(plays by rules), or a class of your own")
+    learner: str = Field("ppo", description="the learning algorithm: ppo, ppo-memory, ppo-rare, ad, taught, random, "
+                         "scripted (plays by rules), or a class of your own")
+    learner_options: dict[str, Any] = Field(default_factory=dict, description="the learner's own settings, such as the "
+                                            "teacher of taught")
     reward: str = Field("game", description="what the agent learns from: game (the game's own reward), or a function "
                         "of your own as package.module:function; results stay the game's own")
     preset: str = Field("symbols", description="network of the agent and the numbers it learns with: symbols, "
@@ -229,7 +231,8 @@ def take_names(given: Mapping[str, Any]) -> None:
         encoders.take(options.get("encoder"))
     if "templates" in given:
         take_words(given["templates"])
-    name_destinations(given.get("designer_options"))
+    for options in (given.get("designer_options"), (given.get("learner_options") or {}).get("teacher_options")):
+        name_destinations(options)
 
 
 def game_defaults(simulator: str) -> dict[str, Any]:
@@ -290,7 +293,7 @@ def _check_learner(settings: RunSettings) -> None:
         encoders.find(settings.agent_preset.network.encoder)
     found = learners.find(settings.learner)
     try:
-        found.for_game(get_simulator(settings.simulator), settings.agent_preset)
+        found.for_game(get_simulator(settings.simulator), settings.agent_preset, **settings.learner_options)
     except ValueError as error:
         raise ValueError(f"learner: {error}") from None
 

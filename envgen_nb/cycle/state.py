@@ -117,7 +117,7 @@ def new_learner(run: RunFolder, device: str = "cpu") -> Learner:
     "Return the learner of a run as it is before any training."
     preset = run.settings.agent_preset
     with contextlib.closing(run.simulator.make_vec([run.original], num_envs=1, obs=preset.obs)) as venv:
-        made = learners.find(run.settings.learner).for_game(run.simulator, preset)
+        made = learners.find(run.settings.learner).for_game(run.simulator, preset, **run.settings.learner_options)
         return made(preset, venv.single_observation_space, venv.single_action_space, run.settings.seed, device)
 
 
@@ -172,6 +172,7 @@ def open_context(run: RunFolder, **hooks: Any) -> RunContext:
         check_consent(designer)
         designer.check()
     learner, rounds, events = new_learner(run, run.settings.device), rollouts(run), run.events()
+    learner.open_folder(run.path)
     state = _last_state(run, rounds)
     if state:
         load_state(run, "", learner, state)

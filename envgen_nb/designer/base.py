@@ -38,7 +38,8 @@ class Request:
     vocabulary: str = "default"                                # which of the game's vocabularies the worlds are in
     num_worlds: int = 4                                        # how many are asked for; of ladders: how many beside
     ladders: bool = False                                      # ladders are asked for, see `Ladder`
-    plain: bool = False                                        # text is asked for, and no worlds: see `lessons`
+    plain: str = ""                                            # what is asked for instead of worlds: "lessons"
+    schema: Mapping[str, Any] | None = None                    # of the JSON that is then asked for; None: text
     messages: tuple[Mapping[str, str], ...] = ()               # {"role": "user" | "assistant", "content": text}
     tried: tuple[WorldRecord, ...] = ()                        # of which to choose; (): worlds are to be designed
     feedback: Mapping[str, tuple[float, float]] | None = None  # objective → mean and std in percent; None: kept from it

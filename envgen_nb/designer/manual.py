@@ -75,7 +75,8 @@ class Replay(Designer):
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
         if request.plain:
-            raise DesignerError("recorded replies hold no lessons: the designer of the run that was recorded has them")
+            raise DesignerError(f"recorded replies hold worlds, and {request.plain} is asked for: the "
+                                "designer of the run that was recorded can be asked")
         due = self._of_ladders(request) if request.goals else max(
             self._after(request), request.cycle + request.attempt - 2)
         if due >= len(self.texts):
@@ -129,7 +130,7 @@ class Manual(Designer):
         if self.folder is None:
             raise DesignerError("the manual designer needs a folder for its prompt and reply files, or a function "
                                 "that asks a person")
-        name = "lessons" if request.plain else f"cycle-{request.cycle}" + "-choice" * bool(request.tried)
+        name = request.plain or f"cycle-{request.cycle}" + "-choice" * bool(request.tried)
         name += f"-again-{request.attempt - 1}" if request.attempt > 1 else ""
         prompt, reply = self.folder / f"prompt-{name}.md", self.folder / f"reply-{name}.md"
         _put_prompt(prompt, reply, request.prompt)

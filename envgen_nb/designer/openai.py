@@ -365,15 +365,15 @@ def _question(designer: OpenAICompatible, request: Request, terms: _Terms) -> di
     "The arguments of a call on these terms."
     messages = [dict(message) for message in request.messages]
     question = {"model": designer.model, "messages": messages, **terms.options}
-    if terms.format == "text" or request.plain:
+    if terms.format == "text" or (request.plain and not request.schema):
         return question
-    messages[-1]["content"] += _JSON_FORM
+    messages[-1]["content"] += "" if request.plain else _JSON_FORM
     form: dict[str, Any] = {"type": terms.format}
     if terms.format == "json_schema":
-        schema = response_schema(request.model, request.num_worlds, len(request.previous),
-                                 bool(request.context and request.context.bottleneck and not request.tried),
-                                 request.goals)
-        form["json_schema"] = {"name": "environments", "strict": True, "schema": schema}
+        schema = request.schema or response_schema(
+            request.model, request.num_worlds, len(request.previous),
+            bool(request.context and request.context.bottleneck and not request.tried), request.goals)
+        form["json_schema"] = {"name": "answers" if request.plain else "environments", "strict": True, "schema": schema}
     return question | {"response_format": form}
 
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MAX_CHARACTERS', 'MAX_ENVIRONMENTS', 'MAX_PURPOSE', 'MAX_WEIGHT', 'MAX_STAGES', 'clean_text', 'Design', 'ladders_of',
-           'stages_of', 'name_in', 'world_before', 'origin', 'strip_markdown', 'ParsedReply', 'read_reply',
+           'stages_of', 'name_in', 'world_before', 'origin', 'find_json', 'strip_markdown', 'ParsedReply', 'read_reply',
            'parse_reply', 'annotated', 'format_reply']
 
 # %% ../../nbs/2_designer/05_reply.ipynb #d7a64b5a
@@ -177,6 +177,13 @@ def _pieces(text: str) -> list[_Piece]:
             inside[-1] = inside[-1]._replace(end=end)
         found += inside
     return (found or list(islice(_scan(Reader(text), 0, len(text)), MAX_ENVIRONMENTS)))[:MAX_ENVIRONMENTS]
+
+
+def find_json(text: str) -> tuple[list[Any], str]:
+    "Return the JSON objects and lists in a reply, and what is wrong with the first broken one, if one is."
+    pieces = _pieces(text)
+    errors = [str(piece.error) for piece in pieces if piece.error]
+    return [piece.value for piece in pieces if not piece.error], errors[0] if errors else ""
 
 # %% ../../nbs/2_designer/05_reply.ipynb #371edfd2
 _NUMBERED = re.compile(r"(?:environment|env|world)[ _#-]?[0-9]{1,4}", re.IGNORECASE)

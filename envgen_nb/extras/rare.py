@@ -178,7 +178,8 @@ class RarePPO(PPO):
         self.fresh = self.began < 0                          # where this one does not go on with them
 
     @classmethod
-    def for_game(cls, simulator: Simulator, preset: Preset) -> Callable[..., Learner]:
+    def for_game(cls, simulator: Simulator, preset: Preset, **options: Any) -> Callable[..., Learner]:
+        super().for_game(simulator, preset, **options)
         things = simulator.things(preset.obs)
         if things is None:
             others = [obs for obs in simulator.observations if simulator.things(obs)]
