@@ -122,7 +122,7 @@ class Opinions:
 
     def __init__(self, text: TextLayer):
         self.text, self.new = text, dict[Question, None]()
-        self.teacher: Teacher | None = None            # None: no folder is open, and nobody is asked
+        self.teacher: Teacher | None = None            # None: until a folder is open
         self.table, self.file = Table(), Path()
         self.load_state_dict({"known": []})
 
