@@ -558,17 +558,32 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
     def alone(arm: str, measure: str, name: str = "learners") -> Estimate:
         return mean(measured(name, measure)[arm].values())
 
+    def ladders(arm: str, other: str) -> list[Estimate]:
+        return [_more("ladders", arm, other, measure) for measure in (SCORE, RETURN)]
+
     pickaxe = measured("transfer_4m", "success at make_iron_pickaxe")
     return [
         ("README.md", "`fixed` is ahead of `random` by {:.1f} in area", [_more("paper", "fixed", "random", AREA)]),
-        ("README.md", "Its score ends {:.1f} above plain PPO, at four million steps {:.1f}; its return does not: "
+        ("README.md", "beside the best plain PPO: score {:.1f}, {:+.1f}, return {:+.1f};",
+         [_end("ladders", "once"), _more("ladders", "once", "plain"), _more("ladders", "once", "plain", RETURN)]),
+        ("README.md", "ends {:.1f} above plain PPO, at four million steps {:.1f}; its return does not: "
          "{:+.1f} and {:+.1f}.", [_more(name, "steps", "plain", measure) for measure in (SCORE, RETURN)
                       for name in ("transfer", "transfer_4m")]),
-        ("README.md", "(preset `symbols-long`: score {:.1f}, return {:.1f}),",
-         [alone(BEST, SCORE).value, alone(BEST, RETURN).value]),
-        ("README.md", "with such worlds is {:.1f} ahead in score and {:+.1f} in return, `ppo-rare` without any "
-         "{:.1f} and {:+.1f}.", [_more("learners", arm, BEST, measure) for arm in ("ad-worlds", "rare")
+        ("README.md", "with worlds is {:.1f} above the best plain PPO in score, {:+.1f} in return, `ppo-rare` without "
+         "any {:.1f} and {:+.1f}.", [_more("learners", arm, BEST, measure) for arm in ("ad-worlds", "rare")
                       for measure in (SCORE, RETURN)]),
+        ("results_ladders", "a score of {:.1f} where plain PPO has {:.1f}, {:+.1f} over ten seeds, at the same return "
+         "({:+.1f})",
+         [_end("ladders", "once"), _end("ladders", "plain"), *ladders("once", "plain")]),
+        ("results_ladders", "or better: {:+.1f} in score, {:+.1f} in return", ladders("once", "hand")),
+        ("results_ladders", "ahead of plain PPO, too ({:+.1f}, return {:+.1f}), and behind those that were left alone "
+         "by {:.1f}", [*ladders("corrected", "plain"), ladders("once", "corrected")[0]]),
+        ("results_ladders", "nothing that ten seeds show ({:+.1f})", ladders("lessons", "corrected")[:1]),
+        ("results_ladders", "the model's ladders reach {:.1f}, {:+.1f} over plain PPO at its return",
+         [_end("ladders", "rare"), ladders("rare", "plain")[0]]),
+        ("results_ladders", "never corrected by {:.1f}; that they are behind those of the run itself is not shown "
+         "({:.1f})",
+         [ladders("once", "placebo")[0], ladders("corrected", "placebo")[0]]),
         ("results_worlds", "`rules` differs from `fixed` by {:+.1f} in area and by {:+.1f} in score at the end",
          [_more("paper", "rules", "fixed", AREA), _more("paper", "rules", "fixed")]),
         ("results_worlds", "`fixed` is ahead of `random` by {:.1f} in area, and by {:+.1f} in score and {:+.1f} in "
