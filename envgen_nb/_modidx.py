@@ -2085,6 +2085,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                               'envgen_nb/extras/teacher.py'),
                                           'envgen_nb.extras.teacher.ModelTeacher._ask': ( 'extras/teacher.html#modelteacher._ask',
                                                                                           'envgen_nb/extras/teacher.py'),
+                                          'envgen_nb.extras.teacher.ModelTeacher._spend': ( 'extras/teacher.html#modelteacher._spend',
+                                                                                            'envgen_nb/extras/teacher.py'),
                                           'envgen_nb.extras.teacher.ModelTeacher.answer': ( 'extras/teacher.html#modelteacher.answer',
                                                                                             'envgen_nb/extras/teacher.py'),
                                           'envgen_nb.extras.teacher.Question': ( 'extras/teacher.html#question',

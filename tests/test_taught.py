@@ -13,6 +13,9 @@ import torch
 from chat_server import ChatServer, answer
 
 from envgen_nb.agent.checkpoint import load_checkpoint
+from envgen_nb.agent.learner import learners
+from envgen_nb.agent.presets import get_preset
+from envgen_nb.agent.train import train
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import load_agent
@@ -20,6 +23,7 @@ from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.design import BudgetError
 from envgen_nb.extras.teacher import FromTable, Question, Shuffled, Table, TeacherError, read_answers
 from envgen_nb.game.files import read_jsonl
+from envgen_nb.game.simulator import get_simulator
 
 ASKED = [Question("You hold nothing.", ("explore", "open a box", "pick up a key")),
          Question("You can sleep.", ("a", "b"))]
@@ -142,9 +146,21 @@ def test_the_budget_of_the_teacher(tmp_path):
         options = {"teacher": "openai", "max_calls": 1, "teacher_options": {
             "base_url": server.url, "model": "test"}}
         run = create_run(make_settings(**SMALL, learner_options=options), tmp_path / "run")
-        with pytest.raises(BudgetError, match="budget is spent"):
-            list(run_cycles(run.path))
+        for _ in range(2):                                   # going on does not begin to count anew
+            with pytest.raises(BudgetError, match="budget is spent"):
+                list(run_cycles(run.path))
         assert len(server.requests) == 1
+
+
+def test_a_teacher_without_a_folder():
+    """In Python: the message says what to call."""
+    pytest.importorskip("minigrid")
+    game, preset = get_simulator("minigrid"), get_preset("symbols", num_envs=2, rollout_steps=4, minibatches=1)
+    venv = game.make_vec(num_envs=2, obs="symbols")
+    learner = learners.find("taught").for_game(game, preset)(
+        preset, venv.single_observation_space, venv.single_action_space, 0)
+    with pytest.raises(RuntimeError, match="open_folder"):
+        train(learner, venv, 8)
 
 
 def test_a_person_teaches(tmp_path):

@@ -21,7 +21,7 @@ from torch import Tensor
 from ..agent.learner import Carry, Learner, Rollout, batch_size, learners, noop, tree_map
 from ..agent.on_policy import OnPolicyLearner
 from ..agent.presets import Preset
-from ..designer.base import NO_USAGE, make_designer
+from ..designer.base import make_designer
 from ..designer.design import Budget
 from envgen_nb.extras.teacher import (
     FromTable, ModelTeacher, Question, Shuffled, Table, Teacher, Uniform, questions,
@@ -147,8 +147,10 @@ class Opinions:
 
     def ask(self, check: Callable[[], None]) -> None:
         "Take the answers to new questions into use: from the table, else from the teacher."
+        if self.teacher is None:
+            raise RuntimeError("the teacher keeps its answers in a folder: call open_folder(FOLDER) before training")
         asked, self.new = list(self.new), {}
-        if self.teacher and (missing := [one for one in asked if one not in self.table.answers]):
+        if missing := [one for one in asked if one not in self.table.answers]:
             self.table.answers |= self.teacher.answer(missing, check)
             self.table.save(self.file)
         self.rows |= {one: self._row(one) for one in asked}
@@ -202,7 +204,7 @@ class Teaching(OnPolicyLearner):
         coefficient, share = self.options.coefficient(self.steps), (rollout.extras["taught"].sum(-1) > 0).float().mean()
         report = super().learn(rollout, check)
         self.opinions.ask(check)
-        usage = self.opinions.teacher.usage if self.opinions.teacher else NO_USAGE
+        usage = self.opinions.teacher.usage
         return report | {"teacher_coef": coefficient, "teacher_share": float(share),
                          "teacher_questions": float(len(self.opinions.rows)),
                          "teacher_calls": float(usage.calls), "teacher_tokens": float(usage.tokens)}

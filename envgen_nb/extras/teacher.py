@@ -11,7 +11,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,6 @@ from ..designer.prompt import fill, packaged
 from ..designer.reply import ParsedReply, find_json
 from ..game.files import parse_json, write_json, write_text
 from ..game.simulator import Simulator, TextLayer
-from ..game.words import counted
 from ..game.world import Complaint
 
 # %% ../../nbs/extras/11_teacher.ipynb #43e00005
@@ -214,7 +213,8 @@ class Shuffled(FromTable):
 # %% ../../nbs/extras/11_teacher.ipynb #43e00015
 class ModelTeacher(Teacher):
     "A language model, asked in batches, with complaints and a budget; prompts and replies are kept in a folder."
-    BATCH = 20     # questions in a prompt, at most
+    BATCH = 20                # questions in a prompt, at most
+    USAGE = "usage.json"      # the file of the folder that holds what was spent
 
     def __init__(
         self,
@@ -230,6 +230,8 @@ class ModelTeacher(Teacher):
         self.designer, self.simulator, self.folder = designer, simulator, Path(folder)
         self.budget, self.samples, self.max_reasks = budget, samples, max_reasks
         self.asked = len(list(self.folder.glob("prompt-*.md")))
+        if (self.folder / self.USAGE).exists():                      # of the sessions before this one
+            self.usage = Usage(**parse_json((self.folder / self.USAGE).read_bytes()))
 
     def answer(self, asked: Sequence[Question], check: Callable[[], None]) -> dict[Question, Answer]:
         found: dict[Question, Answer] = dict.fromkeys(asked)
@@ -256,14 +258,18 @@ class ModelTeacher(Teacher):
         try:
             for attempt in design(self.designer, request, self.max_reasks, self.budget, self.usage,
                                   on_text=lambda text: check(), read=read):
-                self.usage += attempt.reply.usage
+                self._spend(attempt.reply.usage)
                 write_text(self.folder / f"reply-{self.asked}.md", attempt.reply.text)
         except DesignError:
             pass                                  # what is still missing has no opinion
         except DesignerError as error:
-            self.usage += error.usage
+            self._spend(error.usage)
             raise
         return found
+
+    def _spend(self, usage: Usage) -> None:
+        self.usage += usage
+        write_json(self.folder / self.USAGE, asdict(self.usage))
 
 
 def mean_answer(
