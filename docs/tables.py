@@ -112,7 +112,7 @@ def experiment(name: str) -> str:
 
 
 def ladders(name: str) -> str:
-    "The experiment `ladders`: score and return at the end, and how often the skills are shown that it is about."
+    "An experiment with ladders: score and return at the end, and how often the skills are shown that it is about."
     folder, skills = opened(name), ("make_iron_pickaxe", "make_iron_sword", "collect_diamond", "eat_plant", "wake_up")
     scores, returns, rows = measured(name, SCORE), measured(name, RETURN), []
     for arm in folder.experiment.arms:
@@ -516,7 +516,7 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           **{name: partial(experiment, name) for name in ARMS}, "steps played": steps_played,
           "skills": partial(skills, {("transfer", "steps"): "1.96M: ", ("transfer_4m", "steps"): "4M: "}),
           "ladders, skills": partial(skills, {("ladders", "corrected"): "", ("ladders", "once"): ""}),
-          "ladders": partial(ladders, "ladders"),
+          "ladders": partial(ladders, "ladders"), "ladders, 4m": partial(ladders, "ladders_4m"),
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
