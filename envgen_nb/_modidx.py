@@ -4313,6 +4313,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'envgen_nb.studio.play._cells': ('8_studio/play.html#_cells', 'envgen_nb/studio/play.py'),
                                        'envgen_nb.studio.play.by_rules': ('8_studio/play.html#by_rules', 'envgen_nb/studio/play.py'),
                                        'envgen_nb.studio.play.film': ('8_studio/play.html#film', 'envgen_nb/studio/play.py'),
+                                       'envgen_nb.studio.play.in_words': ('8_studio/play.html#in_words', 'envgen_nb/studio/play.py'),
                                        'envgen_nb.studio.play.places': ('8_studio/play.html#places', 'envgen_nb/studio/play.py'),
                                        'envgen_nb.studio.play.players': ('8_studio/play.html#players', 'envgen_nb/studio/play.py'),
                                        'envgen_nb.studio.play.png': ('8_studio/play.html#png', 'envgen_nb/studio/play.py'),

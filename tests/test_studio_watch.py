@@ -64,6 +64,8 @@ def test_the_agent_is_watched_before_beside_after(seen):
     lines.first.filter(has_text="Step 1 of 40").wait_for()
     page.get_by_role("button", name="Next ▶").click()
     lines.first.filter(has_text="Step 2 of 40").wait_for()
+    said = page.locator(".envgen-watch-said").all_inner_texts()           # in words, and the options
+    assert "Nearest: " in said[0] and "explore" in said[1]
     slider.focus()
     page.keyboard.press("End")                                            # by keyboard to the last step
     lines.nth(1).filter(has_text="Step 40 of 40").wait_for()

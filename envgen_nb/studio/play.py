@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['LARGEST', 'RANDOM', 'RULES', 'NO_AGENT', 'Keys', 'Reveal', 'png', 'Play', 'sheet', 'seen_picture', 'film',
-           'WatchScreen', 'places', 'seen_by_player', 'by_rules', 'players', 'watched', 'Watching', 'watch_view']
+           'WatchScreen', 'in_words', 'places', 'seen_by_player', 'by_rules', 'players', 'watched', 'Watching',
+           'watch_view']
 
 # %% ../../nbs/8_studio/08_play.ipynb #c91cd1d5
 import contextlib
@@ -26,6 +27,7 @@ from ..agent.presets import PRESETS, Preset
 from ..cycle.folder import RunFolder
 from ..cycle.runs import load_agent
 from ..designer.reply import strip_markdown
+from ..extras.teacher import Question, Table, questions
 from ..game.simulator import Simulator
 from ..game.world import World
 from ..results.page import note
@@ -204,6 +206,7 @@ def film(
     recording: Recording,
     who: str,               # "after cycle 2"
     where: str = "",        # "in the original game, seed 0"
+    said: Sequence[tuple[str, str]] = (),   # of `in_words`, where the game can be said in words
 ) -> dict[str, Any]:
     "Return what the browser gets of a recorded episode."
     seen, first = None, recording.seen[0]
@@ -220,7 +223,8 @@ def film(
             "chosen": list(recording.actions), "totals": np.cumsum(recording.rewards).round(3).tolist(),
             "reached": dict(recording.reached_at), "possible": list(recording.possible),
             "values": None if values is None else np.round(values.astype(float), 2).tolist(),
-            "chances": None if chances is None else np.round(100 * chances).astype(int).tolist()}
+            "chances": None if chances is None else np.round(100 * chances).astype(int).tolist(),
+            "said": [list(one) for one in said]}
 
 # %% ../../nbs/8_studio/08_play.ipynb #4e69da13
 class WatchScreen(anywidget.AnyWidget):
@@ -228,6 +232,25 @@ class WatchScreen(anywidget.AnyWidget):
     _esm, _css = STATIC / "watch.js", STATIC / "watch.css"
     films = List().tag(sync=True)      # as `film` gives them
     hint = Unicode("Choose who plays and where, then press Watch.").tag(sync=True)
+
+# %% ../../nbs/8_studio/08_play.ipynb #43a10002
+def in_words(
+    run: RunFolder,
+    obs: str,                # the kind of observation
+    recording: Recording,
+) -> list[tuple[str, str]]:  # of each step: the view, and the options with the teacher's probabilities; []: not known
+    "Say the moments of a recording."
+    text = run.simulator.text(obs)
+    if text is None:
+        return []
+    seen = {name: np.stack([one[name] for one in recording.seen]) for name in recording.seen[0]}
+    file = run.path / "teacher" / "table.json"
+    answers = Table.load(file).answers if file.exists() else {}
+
+    def options(question: Question) -> str:
+        answer = answers.get(question) or {}
+        return ", ".join(name + (f" {answer.get(name, 0):.0%}" if answer else "") for name in question.options)
+    return list(zip(text.describe(seen), map(options, questions(text, seen)), strict=True))
 
 # %% ../../nbs/8_studio/08_play.ipynb #cfae5380
 RANDOM, RULES = "random", "rules"      # players: actions at random, the game's own player
@@ -283,7 +306,8 @@ def watched(
     for one in [name for name in there if name in who]:
         agent = None if one == RANDOM else by_rules(run.simulator) if one == RULES else load_agent(run, one)
         recording = record(run.simulator, world, agent, seed, limit, tell=True)
-        found.append(film(run.simulator, recording, there[one], where))
+        said = in_words(run, agent.preset.obs if agent else run.simulator.observations[0], recording)
+        found.append(film(run.simulator, recording, there[one], where, said))
     return found
 
 # %% ../../nbs/8_studio/08_play.ipynb #fe432e83

@@ -28,6 +28,10 @@ async function episode(parent, film) {
   make("div", box, "envgen-watch-title", film.title);
   const draw = canvas(box, film.sheet, film.title), whole = await picture(film.sheet);
   const line = make("div", box, "envgen-watch-line");
+  const said = film.said.length ? ["In words", "Options"].map((head) => {
+    make("div", box, "envgen-watch-head", head);
+    return make("div", box, "envgen-watch-said");
+  }) : [];
   const rows = [];
   if (film.chances) {
     const list = make("div", box, "envgen-watch-chances");
@@ -54,6 +58,7 @@ async function episode(parent, film) {
     const over = step >= film.steps ? " · the episode is over" : "";
     line.textContent = `Step ${k + 1} of ${film.steps}: ${words(film.actions[film.chosen[k]])} · reward so far ` +
       `${total.toFixed(1)}${expects}${over}`;
+    said.forEach((node, which) => { node.textContent = film.said[k][which]; });
     rows.forEach(([row, bar, number], action) => {
       const chance = film.chances[k][action];
       bar.style.width = `${chance}%`;
