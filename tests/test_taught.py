@@ -21,7 +21,7 @@ from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import load_agent
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.design import BudgetError
-from envgen_nb.extras.teacher import FromTable, Question, Shuffled, Table, TeacherError, read_answers
+from envgen_nb.designer.teacher import FromTable, Question, Shuffled, Table, TeacherError, read_answers
 from envgen_nb.game.files import read_jsonl
 from envgen_nb.game.simulator import get_simulator
 

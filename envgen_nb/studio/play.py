@@ -27,7 +27,7 @@ from ..agent.presets import PRESETS, Preset
 from ..cycle.folder import RunFolder
 from ..cycle.runs import load_agent
 from ..designer.reply import strip_markdown
-from ..extras.teacher import Question, Table, questions
+from ..designer.teacher import Question, Table, questions
 from ..game.simulator import Simulator
 from ..game.world import World
 from ..results.page import note
