@@ -565,7 +565,7 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
     return [
         ("README.md", "`fixed` is ahead of `random` by {:.1f} in area", [_more("paper", "fixed", "random", AREA)]),
         ("README.md", "beside the best plain PPO: score {:.1f}, {:+.1f}, return {:+.1f};",
-         [_end("ladders", "once"), _more("ladders", "once", "plain"), _more("ladders", "once", "plain", RETURN)]),
+         [_end("ladders", "once"), *ladders("once", "plain")]),
         ("README.md", "ends {:.1f} above plain PPO, at four million steps {:.1f}; its return does not: "
          "{:+.1f} and {:+.1f}.", [_more(name, "steps", "plain", measure) for measure in (SCORE, RETURN)
                       for name in ("transfer", "transfer_4m")]),

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .guards import memory_of
 from envgen_nb.agent.learner import (
-    Carry, Learner, Rollout, Truncation, make_rollout, noop, tree_copy_, tree_index, tree_map,
+    Carry, Learner, Rollout, Truncation, as_arrays, make_rollout, noop, tree_copy_, tree_index,
 )
 from .networks import as_tensors
 from .presets import Preset
@@ -85,7 +85,7 @@ def play(
         obs, rewards, terminated, truncated, infos = result = venv.step(actions.numpy())
         stepped = time.perf_counter()
         if own:
-            rewards = own(tree_map(lambda value: value.cpu().numpy(), seen), actions.numpy(), result)
+            rewards = own(as_arrays(seen), actions.numpy(), result)
         cut = truncated & ~terminated
         rollout.rewards[t], rollout.terminated[t] = torch.from_numpy(rewards), torch.from_numpy(terminated)
         rollout.truncated[t] = torch.from_numpy(cut)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Answer', 'Question', 'questions', 'TeacherError', 'check_answer', 'Table', 'teacher_prompt', 'answer_schema',
-           'read_answers', 'Teacher', 'Uniform', 'FromTable', 'Shuffled', 'ModelTeacher', 'mean_answer']
+           'read_answers', 'Teacher', 'Uniform', 'FromTable', 'Shuffled', 'mean_answer', 'ModelTeacher']
 
 # %% ../../nbs/2_designer/16_teacher.ipynb #43e00003
 import hashlib
@@ -21,6 +21,7 @@ from .base import NO_USAGE, Designer, DesignerError, Reply, Request, Usage, chec
 from .design import Budget, DesignError, design
 from .prompt import fill, packaged
 from .reply import ParsedReply, find_json
+from .schema import object_schema
 from ..game.files import parse_json, write_json, write_text
 from ..game.simulator import Simulator, TextLayer
 from ..game.world import Complaint
@@ -120,12 +121,8 @@ def answer_schema(asked: Sequence[Question]) -> dict[str, Any]:
     "The JSON schema of a reply, in the form that structured output takes."
     options = sorted({name for one in asked for name in one.options})
     pair = {"option": {"type": "string", "enum": options}, "probability": {"type": "number"}}
-    entry = {"situation": {"type": "integer"}, "probabilities": {"type": "array", "items": _object(pair)}}
-    return _object({"answers": {"type": "array", "items": _object(entry)}})
-
-
-def _object(members: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": members, "required": list(members), "additionalProperties": False}
+    entry = {"situation": {"type": "integer"}, "probabilities": {"type": "array", "items": object_schema(pair)}}
+    return object_schema({"answers": {"type": "array", "items": object_schema(entry)}})
 
 
 def _pairs(found: Any) -> Any:
@@ -210,6 +207,18 @@ class Shuffled(FromTable):
         dealt = np.random.default_rng(seed).permutation([answer.get(name, 0.0) for name in question.options])
         return {name: float(p) for name, p in zip(question.options, dealt, strict=True) if p}
 
+# %% ../../nbs/2_designer/16_teacher.ipynb #43e00016
+def mean_answer(
+    answers: Iterable[Answer],
+    choose: bool,                # count the option that each answer prefers, instead of its probabilities
+) -> Answer:
+    "Return the mean of the answers that have an opinion."
+    given = [answer for answer in answers if answer]
+    if choose:
+        given = [{max(answer, key=lambda name: answer[name]): 1.0} for answer in given]
+    names = dict.fromkeys(name for answer in given for name in answer)
+    return {name: sum(answer.get(name, 0.0) for answer in given) / len(given) for name in names} or None
+
 # %% ../../nbs/2_designer/16_teacher.ipynb #43e00015
 class ModelTeacher(Teacher):
     "A language model, asked in batches, with complaints and a budget; prompts and replies are kept in a folder."
@@ -270,15 +279,3 @@ class ModelTeacher(Teacher):
     def _spend(self, usage: Usage) -> None:
         self.usage += usage
         write_json(self.folder / self.USAGE, asdict(self.usage))
-
-
-def mean_answer(
-    answers: Iterable[Answer],
-    choose: bool,                # count the option that each answer prefers, instead of its probabilities
-) -> Answer:
-    "Return the mean of the answers that have an opinion."
-    given = [answer for answer in answers if answer]
-    if choose:
-        given = [{max(answer, key=lambda name: answer[name]): 1.0} for answer in given]
-    names = dict.fromkeys(name for answer in given for name in answer)
-    return {name: sum(answer.get(name, 0.0) for answer in given) / len(given) for name in names} or None

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from ..agent.guards import FiniteNotes
 from envgen_nb.agent.learner import (
-    Carry, Learner, Rollout, batch_size, generators, make_rollout, noop, tree_concat, tree_copy_, tree_index, tree_map,
+    Carry, Learner, Rollout, as_arrays, batch_size, generators, make_rollout, noop, tree_concat, tree_copy_, tree_index,
+    tree_map,
 )
 from ..agent.networks import Policy
 from ..agent.on_policy import PPO, compute_gradients
@@ -215,7 +216,7 @@ class RarePPO(PPO):
 @patch
 def novelty(self: RarePPO, rollout: Rollout) -> Tensor:
     "Compute the novelty of each step, (T, N) on the CPU."
-    seen = [torch.from_numpy(self.things.present(tree_map(lambda value: torch.as_tensor(value).cpu().numpy(), obs)))
+    seen = [torch.from_numpy(self.things.present(as_arrays(obs)))
             for obs in (rollout.obs, rollout.next_obs)]
     return self.pairs.novelty(torch.cat([seen[0], seen[1][None]]), rollout.terminated | rollout.truncated,
                               self.fresh)

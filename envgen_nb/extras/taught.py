@@ -18,7 +18,7 @@ from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
-from ..agent.learner import Carry, Learner, Rollout, batch_size, learners, noop, tree_map
+from ..agent.learner import Carry, Learner, Rollout, as_arrays, batch_size, learners, noop
 from ..agent.on_policy import OnPolicyLearner
 from ..agent.presets import Preset
 from ..designer.base import make_designer
@@ -221,7 +221,7 @@ def watch(
     count = int(self.action_space.n)
     if not self.options.coefficient(self.steps):
         return torch.zeros(len(actions), count, device=self.device), memory
-    seen = tree_map(lambda value: torch.as_tensor(value).cpu().numpy(), obs)
+    seen = as_arrays(obs)
     weights = self.opinions.weights(seen)
     chosen, after = self.text.act(seen, memory.cpu().numpy(), weights > 0)
     after = self.text.note(after, actions.numpy())

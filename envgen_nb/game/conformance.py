@@ -456,10 +456,11 @@ def check_text(setup: Setup) -> None:
         assert able.shape == shape and able.dtype == bool and able.any(1).all(), "no option is possible in some view"
         for words in (text.describe, text.situation):
             assert words(seen) == words(copy.deepcopy(seen)) and all(words(seen)), "a view is said in two ways, or not"
-        actions, memory = text.act(seen, memory, able)
+        actions, after = text.act(seen, memory, able)
+        assert np.array_equal(memory, before), "a text layer writes over the memory that it is given"
         assert actions.shape == shape and (actions[~able] == -1).all(), "an action of an option that is not wanted"
         assert -1 <= actions.min() and actions.max() < len(setup.simulator.actions), "an action that does not exist"
-        memory = text.note(memory, row)
+        memory = text.note(after, row)
         assert before.shape == memory.shape, "the memory of a text layer changes its shape"
         seen, *_ = venv.step(row)
 

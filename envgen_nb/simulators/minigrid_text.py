@@ -138,9 +138,12 @@ def _candidates(option: str, view: View) -> list[Seen]:
     return [one for one in others if one.kind == kind] if kind in ("ball", "box") else []
 
 
-def _reached(option: str, view: View, found: Ways) -> Seen | None:
-    "Return the thing that an option is about and that can be reached; None: there is none."
-    return next((one for one in _candidates(option, view) if (one.row, one.column) in found.facing), None)
+def _way(option: str, view: View, found: Ways) -> tuple[int, int] | None:
+    "Return the steps to where an option is carried out, and the first action; None: it cannot be."
+    if option == "drop it":
+        return _spot(view, found) if view.held else None
+    cells = ((one.row, one.column) for one in _candidates(option, view))
+    return next((found.facing[cell] for cell in cells if cell in found.facing), None)
 
 
 def _spot(view: View, found: Ways) -> tuple[int, int] | None:
@@ -169,9 +172,8 @@ def _each(obs: dict[str, np.ndarray]) -> Iterator[tuple[View, Ways]]:
 
 def possible(obs: dict[str, np.ndarray]) -> np.ndarray:
     "Return which of `OPTIONS` are possible, (N, options) bool."
-    return np.array([[option == "explore" or (view.held is not None and _spot(view, found) is not None
-                                              if option == "drop it" else _reached(option, view, found) is not None)
-                      for option in OPTIONS] for view, found in _each(obs)])
+    return np.array([[option == "explore" or _way(option, view, found) is not None for option in OPTIONS]
+                     for view, found in _each(obs)])
 
 # %% ../../nbs/9_simulators/minigrid/02_text.ipynb #43c00013
 def _role(view: View, one: Seen) -> str:
@@ -186,10 +188,11 @@ def _role(view: View, one: Seen) -> str:
 
 def _situation(view: View, found: Ways) -> str:
     "One situation in words."
-    roles = {_role(view, one): False for one in view.things if one.state != "open"}
+    roles: dict[str, bool] = {}                     # role → whether one such thing can be reached
     for one in view.things:
         if one.state != "open":
-            roles[_role(view, one)] |= (one.row, one.column) in found.facing
+            role = _role(view, one)
+            roles[role] = roles.get(role, False) or (one.row, one.column) in found.facing
     near, far = (sorted(role for role, reached in roles.items() if reached == which) for which in (True, False))
     held = _role(view, Seen(*view.held, "", 0, 0)) if view.held else "nothing"
     return (f"You hold {held}. You can get to: {', '.join(near) or 'nothing'}."
@@ -231,23 +234,18 @@ def _explore(me: np.void, found: Ways) -> int:
             best, action = new, first
     return action
 
-
+# %% ../../nbs/9_simulators/minigrid/02_text.ipynb #43c00020
 def _next(option: str, me: np.void, view: View, found: Ways) -> int:
     "Return the action that carries an option on; -1: there is none."
     if option == "explore":
         return _explore(me, found)
-    if option == "drop it":
-        way = _spot(view, found) if view.held else None
-    else:
-        thing = _reached(option, view, found)
-        way = thing and found.facing[thing.row, thing.column]
-    if way is None:
+    if (way := _way(option, view, found)) is None:
         return -1
     steps, first = way
     act = FORWARD if option == "reach the target" and view.wanted[0] == "goal" else _ACTS[option.split()[0]]
     return first if steps else act
 
-
+# %% ../../nbs/9_simulators/minigrid/02_text.ipynb #43c00021
 class MiniGridText(TextLayer):
     "MiniGrid in words, from the symbols."
     options = OPTIONS

@@ -15,10 +15,12 @@ import numba
 import numpy as np
 
 from ...game.simulator import TextLayer
+from ...game.words import in_words
 from .fast.compile import compiled
 from envgen_nb.simulators.crafter.player import (
-    COW, DO, DX, DY, LEFT, MEMORY, NO, NOOP, PLACE_FURNACE, PLACE_PLANT, PLACE_STONE, PLACE_TABLE, PLAN, RIPE, SIZE,
-    SKELETON, SLEEP, ZOMBIE, ahead, beware, cell_at, explore, fight, find, free, get, look, make, note, put, rest, roam,
+    COW, DX, DY, LEFT, MEMORY, NO, NOOP, PLACE_FURNACE, PLACE_PLANT, PLACE_STONE, PLACE_TABLE, PLAN, RIPE, SKELETON,
+    SLEEP, ZOMBIE, CrafterPlayer, ahead, beware, cell_at, explore, fight, find, free, get, look, make, note, put, rest,
+    roam,
 )
 from .fast.state import COAL, DIAMOND, GRASS, IRON, STONE, TREE, WATER
 from .reference import ITEMS, MATERIALS, VIEW, constants
@@ -34,10 +36,14 @@ _X, _Y = VIEW[0] // 2, VIEW[1] // 2                # the player's own cell in it
 _ASLEEP = OBJECTS.index("player-sleep")
 
 
+def _word(name: str) -> str:
+    "Name a material or an object of the view."
+    return "arrow" if name.startswith("arrow") else CREATURES.get(name, name)
+
+
 def _table(names: tuple[str | None, ...]) -> np.ndarray:
     "Number in the view → which of `KINDS` it is, one column each."
-    words = [("arrow" if name.startswith("arrow") else CREATURES.get(name, name)) if name else name for name in names]
-    return np.array([[word == kind for kind in KINDS] for word in words])
+    return np.array([[bool(name) and _word(name) == kind for kind in KINDS] for name in names])
 
 
 _MATERIAL, _OBJECT = _table(MATERIALS), _table(OBJECTS)
@@ -65,7 +71,12 @@ TARGETS = {"gather wood": TREE, "gather stone": STONE, "gather coal": COAL, "gat
 TOOLS = tuple(name for name in ITEMS if name.endswith(("pickaxe", "sword")))               # in the order of the actions
 PLACES = {"place sapling": PLACE_PLANT, "place stone": PLACE_STONE, "place table": PLACE_TABLE,
           "place furnace": PLACE_FURNACE}
-OPTIONS = (*TARGETS, *(f"make {name.replace('_', ' ')}" for name in TOOLS), *PLACES, "sleep", "flee", "explore")
+OPTIONS = (*TARGETS, *(in_words(f"make_{name}") for name in TOOLS), *PLACES, "sleep", "flee", "explore")
+
+
+def _placing(name: str) -> str:
+    "Return the option that places something, by the package's name."
+    return f"place {'sapling' if name == 'plant' else name}"
 
 
 def has(bag: np.ndarray, needed: dict[str, int]) -> np.ndarray:
@@ -84,10 +95,10 @@ def possible(obs: dict[str, np.ndarray]) -> np.ndarray:
         found[option] = near[material] & has(bag, rule["require"]) & (bag[:, ITEMS.index(item)] < 9)
     for name in TOOLS:
         rule = constants.make[name]
-        found[f"make {name.replace('_', ' ')}"] = has(bag, rule["uses"]) & (bag[:, ITEMS.index(name)] == 0) & (
+        found[in_words(f"make_{name}")] = has(bag, rule["uses"]) & (bag[:, ITEMS.index(name)] == 0) & (
             np.logical_and.reduce([near[thing] for thing in rule["nearby"]]))
     for name, rule in constants.place.items():
-        found[f"place {'sapling' if name == 'plant' else name}"] = has(bag, rule["uses"])
+        found[_placing(name)] = has(bag, rule["uses"])
     for option, kind in (("eat cow", "cow"), ("eat ripe plant", "ripe plant"), ("fight zombie", "zombie"),
                          ("fight skeleton", "skeleton")):
         found[option] = near[kind]
@@ -105,19 +116,19 @@ _REACH = [k for k, (_, y, x) in enumerate(_ORDER) if abs(x - _X) <= 1 and abs(y 
 _FACING = dict(zip(range(1, 5), ((-1, 0), (1, 0), (0, -1), (0, 1)), strict=True))
 
 
-def _low(bag: np.ndarray) -> list[str]:
-    "Name what is low in one bag."
-    return [name for k, name in enumerate(ITEMS[:BODY]) if bag[k] <= LOW + (k == 0)]
+def _low(bag: np.ndarray) -> np.ndarray:
+    "Return what of the body is low in bags (…, items), (…, BODY) bool."
+    return bag[..., :BODY] <= LOW + (np.arange(BODY) == 0)
 
 
 def _here(bag: np.ndarray, reach: list[str], facing: str) -> Iterator[str]:
     "The actions besides `do` that have an effect where the player stands and looks."
     for name, rule in constants.place.items():
         if facing in rule["where"] and has(bag[None], rule["uses"])[0]:
-            yield f"place {'sapling' if name == 'plant' else name}"
+            yield _placing(name)
     for name, rule in constants.make.items():
         if facing and set(rule["nearby"]) <= set(reach) and has(bag[None], rule["uses"])[0]:
-            yield f"make {name.replace('_', ' ')}"
+            yield in_words(f"make_{name}")
 
 
 def _sentences(view: dict[str, np.ndarray], there: np.ndarray) -> Iterator[str]:
@@ -128,7 +139,7 @@ def _sentences(view: dict[str, np.ndarray], there: np.ndarray) -> Iterator[str]:
     else:
         x, y = np.add((_X, _Y), _FACING[own])
         thing = OBJECTS[view["object"][x, y]] or MATERIALS[view["material"][x, y]] or "the edge of the world"
-        facing = "arrow" if thing.startswith("arrow") else CREATURES.get(thing, thing)
+        facing = _word(thing)
         yield f"You face {facing}."
     nearest = [f"{kind} {way(*np.subtract(_ORDER[cells.argmax()][2:0:-1], (_X, _Y)))}"
                for kind, cells in zip(KINDS, there, strict=True) if cells.any()]
@@ -139,11 +150,11 @@ def _sentences(view: dict[str, np.ndarray], there: np.ndarray) -> Iterator[str]:
         yield f"In reach: {', '.join(reach)}."
     if here := [*_here(bag, reach, facing if own != _ASLEEP else "")]:
         yield f"You can {', '.join(here)}."
-    held = [name.replace("_", " ") + (f" {bag[k]}" if name not in TOOLS else "") for k, name in enumerate(ITEMS)
+    held = [in_words(name) + (f" {bag[k]}" if name not in TOOLS else "") for k, name in enumerate(ITEMS)
             if k >= BODY and bag[k]]
     yield f"Bag: {', '.join(held) or 'empty'}."
-    if low := _low(bag):
-        yield f"Low: {', '.join(low)}."
+    if (low := _low(bag)).any():
+        yield f"Low: {', '.join(np.array(ITEMS[:BODY])[low])}."
     if view["daylight"][0] < DARK:
         yield "It is night."
 
@@ -159,7 +170,7 @@ def _situation(row: bytes) -> str:
     "The situation in words, from a row of bools: options, tools, low, night."
     row = np.frombuffer(row, bool)
     parts = np.split(row, np.cumsum([len(OPTIONS), len(TOOLS), BODY]))
-    options, tools, low = ([name.replace("_", " ") for name, holds in zip(names, part, strict=True) if holds]
+    options, tools, low = ([in_words(name) for name, holds in zip(names, part, strict=True) if holds]
                            for names, part in zip((OPTIONS, TOOLS, ITEMS[:BODY]), parts, strict=False))
     return " ".join([f"You can {', '.join(options)}."] + [f"Tools: {', '.join(tools)}."] * bool(tools)
                     + [f"Low: {', '.join(low)}."] * bool(low) + ["It is night."] * bool(parts[3][0]))
@@ -169,8 +180,7 @@ def situation(obs: dict[str, np.ndarray]) -> list[str]:
     "Return the situation of N symbolic views in words."
     bag = obs["inventory"]
     tools = bag[:, [ITEMS.index(name) for name in TOOLS]] > 0
-    low, night = bag[:, :BODY] <= LOW + (np.arange(BODY) == 0), obs["daylight"] < DARK
-    rows = np.concatenate([possible(obs), tools, low, night], 1)
+    rows = np.concatenate([possible(obs), tools, _low(bag), obs["daylight"] < DARK], 1)
     return [_situation(row.tobytes()) for row in rows]
 
 # %% ../../../nbs/9_simulators/crafter/21_text.ipynb #43b00014
@@ -238,11 +248,7 @@ class CrafterText(TextLayer):
     options = OPTIONS
     describe, situation, possible = (staticmethod(function) for function in (describe, situation, possible))
 
-    def start(self, num_envs: int) -> np.ndarray:
-        memory = np.zeros(num_envs, MEMORY)
-        memory["x"] = memory["y"] = SIZE // 2
-        memory["luck"] = 1
-        return memory.view(np.uint8).reshape(num_envs, MEMORY.itemsize)
+    start = CrafterPlayer.start           # the memory is the player's
 
     def act(self, obs: Any, memory: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         after, actions = np.ascontiguousarray(memory).copy(), np.zeros(wanted.shape, np.int64)
