@@ -208,6 +208,7 @@ def evaluate(
             for name, values in infos["results"].items():
                 results.setdefault(name, np.zeros_like(values))[ended] = values[ended]
             playing &= ~ended
+            carry = learner.end_episodes(carry, ended)
         if callback and callback(int((~playing).sum())):
             return None
     return Evaluation(runs, results["return"], results["length"], results["unlocked"], results.get("possible"),

@@ -129,7 +129,8 @@ def noop() -> None:
 # %% ../../nbs/3_agent/03_learner.ipynb #04924050
 class Learner(ABC):
     "Chooses actions, remembers what it needs from step to step, and learns from what happened."
-    saved: tuple[str, ...] = ("act_generator",)     # names of what a saved state holds, besides preset and steps
+    saved: tuple[str, ...] = ("act_generator",)     # names of what a saved state holds, besides preset and steps;
+    #                                                 (): there is no agent to save
 
     def __init__(
         self,
@@ -157,6 +158,9 @@ class Learner(ABC):
 
     def open_folder(self, folder: Path) -> None:  # noqa: B027 (most learners need none)
         "Read and keep files of its own in a run's folder; called before a training, and only then."
+
+    def keep_measurement(self, found: Any) -> None:  # noqa: B027 (most learners keep nothing)
+        "Keep what it has to say of a measurement, an `Evaluation`, in these files."
 
     def start(self, num_envs: int) -> Carry:
         "Return the carry at the beginning of an episode, for each sub-environment: tensors with N rows."
@@ -203,6 +207,16 @@ def restart(
     fresh, ended = self.start(len(ended)), ended.to(self.device)
     return {name: torch.where(ended.view(-1, *[1] * (old.dim() - 1)), fresh[name], old)
             for name, old in carry.items()}
+
+
+@patch
+def end_episodes(
+    self: Learner,
+    carry: Carry,
+    ended: np.ndarray,   # (N,) bool
+) -> Carry:
+    "Update the carry where a measurement has ended its episode: the actions there do not count any more."
+    return carry
 
 
 @patch
@@ -293,5 +307,5 @@ class ScriptedLearner(Learner):
 learners = Registry("learner", "envgen_nb.learners", Learner, {
     "ppo": "envgen_nb.agent.on_policy:PPO", "ppo-memory": "envgen_nb.extras.memory:MemoryPPO",
     "ppo-rare": "envgen_nb.extras.rare:RarePPO", "ad": "envgen_nb.extras.distillation:Distillation",
-    "taught": "envgen_nb.extras.taught:Taught",
+    "taught": "envgen_nb.extras.taught:Taught", "model": "envgen_nb.extras.player:ModelPlayer",
     "random": "envgen_nb.agent.learner:RandomLearner", "scripted": "envgen_nb.agent.learner:ScriptedLearner"})

@@ -20,7 +20,7 @@ from fastcore.basics import patch
 from ..agent.networks import get_device, gpu_facts
 from .folder import FORMAT, RunFolder, RunFolderError, read_file, resume_command
 from envgen_nb.cycle.settings import (
-    FEEDBACK, OWN, RunSettings, SettingsError, check_designer, new_designer, take_names,
+    FEEDBACK, OWN, RunSettings, SettingsError, asked_servers, check_designer, new_designer, take_names,
 )
 from ..designer.base import Designer, make_designer
 from ..designer.lessons import all_lessons, format_lessons
@@ -139,7 +139,8 @@ def create_run(
         write_json(path / RunFolder.FEEDBACK, rates)
     if lessons:
         write_text(path / RunFolder.GIVEN_LESSONS, lessons)
-    remember(new_designer(settings).destination)           # a person has named it, so the run may be resumed
+    for destination in asked_servers(settings):
+        remember(destination)                              # a person has named it, so the run may be resumed
     write_json(path / RunFolder.INFO, {
         "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine() | gpu_facts(device),
         "threads": settings.threads, "settings": settings.model_dump()})
@@ -173,8 +174,9 @@ def trust(path: str | Path) -> None:
     info = read_file(Path(path) / RunFolder.INFO, parse_json, "Put back a copy of it.")
     if isinstance(info, dict) and isinstance(info.get("settings"), dict):
         take_names(info["settings"] | {"templates": Path(path) / RunFolder.TEMPLATES})
-        for destination in destinations(info["settings"].get("designer_options")):
-            remember(destination)
+        for name in ("designer_options", "learner_options"):
+            for destination in destinations(info["settings"].get(name)):
+                remember(destination)
 
 # %% ../../nbs/5_cycle/03_create.ipynb #e52903c8
 _DESIGN = (RunFolder.PROMPT, RunFolder.REJECTED.format("*"), RunFolder.COMPLAINTS.format("*"), RunFolder.REPLY,

@@ -217,7 +217,7 @@ def _left_by(ctx: RunContext, cycle: str) -> Learner:
     "Return the learner that a cycle has left, its checkpoint written."
     run, path = ctx.run, ctx.run.file(RunFolder.CHECKPOINT, cycle)
     if (ctx.trained, ctx.rollouts) == (trained_after(ctx.rounds, cycle), 0):
-        if not path.exists():
+        if ctx.learner.saved and not path.exists():
             save_checkpoint(path, checkpoint_of(ctx))
         return ctx.learner
     state = run.checkpoint(cycle)
@@ -241,6 +241,7 @@ def _evaluate(ctx: RunContext, cycle: str) -> Iterator[Event]:
         watch = Watch(game.objectives, game.conditions, game.needs) if game.needs and game.conditions else None
         found = evaluate(learner, venv, ctx.settings.evaluation_runs, seed, lambda done: ctx.poll(), watch)
     ctx.seconds_per_evaluation = ctx.clock() - start
+    learner.keep_measurement(found)
     success = found.feedback(game.objectives)
     score = float(game.score({objective: mean for objective, (mean, _) in success.items()}))
     write_json(run.file(RunFolder.EVALUATION, cycle), found.to_dict() | {

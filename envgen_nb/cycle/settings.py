@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['OLD_NAMES', 'OWN', 'FEEDBACK', 'NAMING', 'SETTINGS', 'current_names', 'RunSettings', 'SettingsError',
            'checked_settings', 'take_names', 'game_defaults', 'make_settings', 'changed_settings', 'new_curriculum',
-           'new_designer', 'usable_settings', 'check_designer', 'training_plan', 'find_ini', 'read_ini',
-           'load_settings']
+           'new_designer', 'asked_servers', 'usable_settings', 'check_designer', 'training_plan', 'find_ini',
+           'read_ini', 'load_settings']
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #48bd401d
 import configparser
@@ -26,7 +26,7 @@ from ..agent.reward import rewards
 from ..curriculum import curricula
 from ..designer.prompt import check_words, load_templates, take_words
 from ..designer.base import Designer, DesignerError, check_consent, designers, make_designer
-from ..designer.trust import destinations, name_destinations
+from ..designer.trust import Destination, destinations, is_allowed, name_destinations, refusal
 from ..game.episodes import Curriculum
 from ..game.files import local_path
 from ..game.registry import is_target
@@ -67,7 +67,7 @@ class RunSettings(BaseModel):
     vocabulary: str = Field("default", description="which settings a designer may use, by the name the game gives them")
     seed: int = Field(0, ge=0, lt=2**31, description="all randomness of the run follows from it")
 
-    num_cycles: int = Field(4, ge=1, le=100, description="design, train, measure: how many times")
+    num_cycles: int = Field(4, ge=0, le=100, description="design, train, measure: how many times; 0: measured only")
     num_worlds: int = Field(4, ge=1, le=64, description="worlds that the designer writes per cycle")
     design: Literal["worlds", "ladders"] = Field("worlds", description="what the designer writes: worlds, or ladders, "
                                                  "which are goals with worlds that lead to them")
@@ -89,9 +89,9 @@ class RunSettings(BaseModel):
     evaluation_episodes: int = Field(20, ge=1, le=10_000, description="episodes per evaluation")
 
     learner: str = Field("ppo", description="the learning algorithm: ppo, ppo-memory, ppo-rare, ad, taught, random, "
-                         "scripted (plays by rules), or a class of your own")
+                         "scripted (plays by rules), model (a language model acts), or a class of your own")
     learner_options: dict[str, Any] = Field(default_factory=dict, description="the learner's own settings, such as the "
-                                            "teacher of taught")
+                                            "teacher of taught, or who acts of model")
     reward: str = Field("game", description="what the agent learns from: game (the game's own reward), or a function "
                         "of your own as package.module:function; results stay the game's own")
     preset: str = Field("symbols", description="network of the agent and the numbers it learns with: symbols, "
@@ -231,7 +231,7 @@ def take_names(given: Mapping[str, Any]) -> None:
         encoders.take(options.get("encoder"))
     if "templates" in given:
         take_words(given["templates"])
-    for options in (given.get("designer_options"), (given.get("learner_options") or {}).get("teacher_options")):
+    for options in (given.get("designer_options"), given.get("learner_options")):
         name_destinations(options)
 
 
@@ -292,6 +292,8 @@ def _check_learner(settings: RunSettings) -> None:
     if is_target(settings.agent_preset.network.encoder):
         encoders.find(settings.agent_preset.network.encoder)
     found = learners.find(settings.learner)
+    if settings.learner == "model" and settings.total_steps:
+        raise ValueError("learner: model learns nothing, so it cannot be trained: set num_cycles and final_steps to 0")
     try:
         found.for_game(get_simulator(settings.simulator), settings.agent_preset, **settings.learner_options)
     except ValueError as error:
@@ -303,6 +305,15 @@ def new_designer(settings: RunSettings) -> Designer:
     return make_designer(settings.designer, **settings.designer_options)
 
 
+def asked_servers(
+    settings: RunSettings,
+    designer: Designer | None = None,    # of a run that is there; None: a new one
+) -> list[Destination]:
+    "Return the servers that a run may ask: for its designer, and for a teacher or a player."
+    found = ((designer or new_designer(settings)).destination, *destinations(settings.learner_options))
+    return [one for one in dict.fromkeys(found) if one]
+
+
 def usable_settings(
     given: dict[str, Any],
     before: RunSettings | None = None,   # those of an existing run: what they name is not looked up again
@@ -310,6 +321,8 @@ def usable_settings(
     "Return settings whose designer, learner, curriculum and templates exist; a new run gets the game's defaults."
     given = current_names(given)
     if before is None:
+        if given.get("learner") == "model":                         # it learns nothing: there is one measurement
+            given |= {"num_cycles": 0, "final_steps": 0, "designer": "none", "designer_options": {}}
         given = game_defaults(given.get("simulator", "crafter")) | given
         if given.get("designer") == "ladders":
             given = {"design": "ladders"} | given
@@ -340,6 +353,9 @@ def check_designer(
     designer: Designer | None = None,    # of a run that is there; None: a new one
 ) -> None:
     "`SettingsError` if the designer cannot be asked: its key is missing, say. A run that is only read needs none."
+    for destination in destinations(settings.learner_options):
+        if not is_allowed(destination):
+            raise SettingsError(f"learner: {refusal(destination)}")
     try:
         designer = designer or new_designer(settings)
         check_consent(designer)

@@ -4,16 +4,20 @@
 
 # %% auto #0
 __all__ = ['Attempt', 'DesignError', 'BudgetError', 'Budget', 'next_messages', 'conversation', 'as_reply', 'read_worlds',
-           'design', 'learnability', 'most_learnable', 'apply_choice']
+           'design', 'learnability', 'most_learnable', 'apply_choice', 'ModelCalls']
 
 # %% ../../nbs/2_designer/14_design.ipynb #f0c7de7c
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from .base import NO_USAGE, Designer, Reply, Request, Usage, reply_with
+from .base import NO_USAGE, Designer, DesignerError, Reply, Request, Usage, check_consent, reply_with
 from .records import WorldRecord
 from .reply import Design, ParsedReply, read_reply
+from ..game.files import parse_json, write_json
+from ..game.simulator import Simulator
 from ..game.words import counted
 from ..game.world import Complaint, World
 
@@ -173,3 +177,52 @@ def apply_choice(
     return [replace(proposed[one.keep - 1], weight=one.weight, purpose=one.purpose or proposed[one.keep - 1].purpose)
             if one.keep else one for one in designs]
 
+
+# %% ../../nbs/2_designer/14_design.ipynb #1add0062
+class ModelCalls:
+    "Asks a designer for something else than worlds, within a budget; its folder keeps what was spent."
+    USAGE = "usage.json"
+
+    def __init__(
+        self,
+        designer: Designer | None,       # None: nothing is asked, only counted
+        simulator: Simulator,
+        folder: Path,
+        budget: Budget | None = None,
+        max_reasks: int = 2,
+    ):
+        if designer:
+            check_consent(designer)
+            designer.check()
+        self.designer, self.simulator, self.folder = designer, simulator, Path(folder)
+        self.budget, self.max_reasks, file = budget, max_reasks, Path(folder) / self.USAGE
+        self.usage = Usage(**parse_json(file.read_bytes())) if file.exists() else NO_USAGE
+
+    def ask(
+        self,
+        name: str,                                # of the question, for the files of `Manual`
+        prompt: str,
+        read: Callable[[str], Sequence[str]],     # a reply's text → what is wrong with it
+        schema: Mapping[str, Any] | None = None,  # of the JSON that is asked for; None: text
+        check: Callable[[], None] = lambda: None, # called while it waits; may raise
+    ) -> tuple[list[Reply], list[str]]:           # all replies, and what is wrong with the last one
+        "Ask until a reply has no complaints; `BudgetError` or `DesignerError` if no reply can be had."
+        request = Request(self.simulator, plain=name, schema=schema, messages=({"role": "user", "content": prompt},))
+        replies: list[Reply] = []
+        try:
+            for attempt in design(
+                    self.designer, request, self.max_reasks, self.budget, self.usage, on_text=lambda text: check(),
+                    read=lambda reply, request: ParsedReply(complaints=tuple(map(Complaint, read(reply.text))))):
+                self.spend(attempt.reply.usage)
+                replies.append(attempt.reply)
+        except DesignError as error:
+            return replies, [str(complaint) for complaint in error.attempts[-1].complaints]
+        except DesignerError as error:
+            self.spend(error.usage)
+            raise
+        return replies, []
+
+    def spend(self, usage: Usage) -> None:
+        "Add to what was spent."
+        self.usage += usage
+        write_json(self.folder / self.USAGE, asdict(self.usage))

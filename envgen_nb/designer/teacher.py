@@ -11,20 +11,18 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .base import NO_USAGE, Designer, DesignerError, Reply, Request, Usage, check_consent
-from .design import Budget, DesignError, design
+from .base import NO_USAGE, Usage
+from .design import ModelCalls
 from .prompt import fill, packaged
-from .reply import ParsedReply, find_json
+from .reply import find_json
 from .schema import object_schema
 from ..game.files import parse_json, write_json, write_text
 from ..game.simulator import Simulator, TextLayer
-from ..game.world import Complaint
 
 # %% ../../nbs/2_designer/16_teacher.ipynb #43e00005
 class Question(NamedTuple):
@@ -221,26 +219,20 @@ def mean_answer(
 
 # %% ../../nbs/2_designer/16_teacher.ipynb #43e00015
 class ModelTeacher(Teacher):
-    "A language model, asked in batches, with complaints and a budget; prompts and replies are kept in a folder."
+    "A language model, asked in batches; prompts and replies are kept in a folder."
     BATCH = 20                # questions in a prompt, at most
-    USAGE = "usage.json"      # the file of the folder that holds what was spent
 
     def __init__(
         self,
-        designer: Designer,              # asks the model
-        simulator: Simulator,
-        folder: Path,                    # for prompts and replies
-        budget: Budget | None = None,
+        calls: ModelCalls,               # prompts and replies go to its folder
         samples: int = 0,                # ask so often for one option, as LLM4Teach does; 0: once for probabilities
-        max_reasks: int = 2,
     ):
-        check_consent(designer)
-        designer.check()
-        self.designer, self.simulator, self.folder = designer, simulator, Path(folder)
-        self.budget, self.samples, self.max_reasks = budget, samples, max_reasks
-        self.asked = len(list(self.folder.glob("prompt-*.md")))
-        if (self.folder / self.USAGE).exists():                      # of the sessions before this one
-            self.usage = Usage(**parse_json((self.folder / self.USAGE).read_bytes()))
+        self.calls, self.samples = calls, samples
+        self.asked = len(list(calls.folder.glob("prompt-*.md")))
+
+    @property
+    def usage(self) -> Usage:
+        return self.calls.usage
 
     def answer(self, asked: Sequence[Question], check: Callable[[], None]) -> dict[Question, Answer]:
         found: dict[Question, Answer] = dict.fromkeys(asked)
@@ -251,31 +243,16 @@ class ModelTeacher(Teacher):
         return found
 
     def _ask(self, batch: Sequence[Question], check: Callable[[], None]) -> dict[Question, Answer]:
-        "Ask for a batch once; return the answers that are right after the last attempt."
+        "Ask for a batch once; return the answers that are right after the last attempt: the others have no opinion."
         self.asked += 1
-        prompt = teacher_prompt(self.simulator, batch)
-        write_text(self.folder / f"prompt-{self.asked}.md", prompt)
-        request = Request(self.simulator, plain=f"teacher-{self.asked}", schema=answer_schema(batch),
-                          messages=({"role": "user", "content": prompt},))
-        found: dict[Question, Answer] = {}
+        prompt, found = teacher_prompt(self.calls.simulator, batch), dict[Question, Answer]()
+        write_text(self.calls.folder / f"prompt-{self.asked}.md", prompt)
 
-        def read(reply: Reply, request: Request) -> ParsedReply:
-            right, complaints = read_answers(reply.text, batch)
+        def read(text: str) -> list[str]:
+            right, complaints = read_answers(text, batch)
             found.update(right)
-            return ParsedReply(complaints=tuple(map(Complaint, complaints)))
+            write_text(self.calls.folder / f"reply-{self.asked}.md", text)
+            return complaints
 
-        try:
-            for attempt in design(self.designer, request, self.max_reasks, self.budget, self.usage,
-                                  on_text=lambda text: check(), read=read):
-                self._spend(attempt.reply.usage)
-                write_text(self.folder / f"reply-{self.asked}.md", attempt.reply.text)
-        except DesignError:
-            pass                                  # what is still missing has no opinion
-        except DesignerError as error:
-            self._spend(error.usage)
-            raise
+        self.calls.ask(f"teacher-{self.asked}", prompt, read, answer_schema(batch), check)
         return found
-
-    def _spend(self, usage: Usage) -> None:
-        self.usage += usage
-        write_json(self.folder / self.USAGE, asdict(self.usage))

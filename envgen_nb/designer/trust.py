@@ -68,9 +68,9 @@ class Destination:
 
 
 def destinations(
-    options: Any,   # a designer's, as a person or a file has written them
+    options: Any,   # a designer's or a learner's, as a person or a file has written them
 ) -> Iterator[Destination]:
-    "The servers that a designer's options name, with their keys; also those of a designer within a designer."
+    "Yield the servers that options name, with their keys; also those of a designer, teacher or player within."
     if not isinstance(options, Mapping):
         return
     url, variable = options.get("base_url") or OPENAI_URL, options.get("api_key_env")
@@ -79,7 +79,8 @@ def destinations(
             destination = Destination(url.strip(), variable or (OPENAI_KEY if is_openai(url.strip()) else None))
             if destination.pair:
                 yield destination
-    yield from destinations(options.get("options"))
+    for inner in ("options", "teacher_options", "player_options"):
+        yield from destinations(options.get(inner))
 
 # %% ../../nbs/2_designer/07_trust.ipynb #5314b92d
 _named: set[tuple[str, str]] = set()          # by a person, in this process

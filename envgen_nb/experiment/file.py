@@ -93,7 +93,7 @@ class Experiment(ExperimentFile):
             text = self.fill(text, seed)
             return str((self.folder / text).resolve()) if text.startswith("./") else text
         given = map_texts(self.given(arm), fill) | {"seed": seed}
-        take_names(given | {"designer_options": None})         # of a server that it names, see `designer.trust`
+        take_names(given | {"designer_options": None, "learner_options": None})    # of servers, see `designer.trust`
         return usable_settings(given)
 
 # %% ../../nbs/7_experiment/01_file.ipynb #8fc894a2

@@ -122,12 +122,13 @@ def _run(args: argparse.Namespace) -> int:
     "A whole run, headless: the lab notebook."
     from envgen_nb.experiment.batch import find_notebook, read_parameters
     from envgen_nb.cycle.runs import reserve_folder
-    from envgen_nb.cycle.settings import new_designer
+    from envgen_nb.cycle.settings import asked_servers
     named: dict[str, Any] = {}
 
     def consent(settings: Any) -> None:
-        _consent([new_designer(settings)], args.trust)
-        named.update({"designer_options": settings.designer_options} if args.trust else {})
+        _consent(asked_servers(settings), args.trust)
+        if args.trust:
+            named.update(designer_options=settings.designer_options, learner_options=settings.learner_options)
 
     parameters = named | read_parameters(find_notebook(), [*args.parameter, ("simulator", args.simulator)], consent)
     folder = parameters.pop("folder", "")
@@ -143,25 +144,25 @@ def _resume(args: argparse.Namespace) -> int:
     from envgen_nb.cycle.edit import change_settings
     from envgen_nb.cycle.create import designer_of
     from envgen_nb.cycle.folder import RunFolder
-    from envgen_nb.cycle.settings import NAMING, check_designer
+    from envgen_nb.cycle.settings import NAMING, asked_servers, check_designer
     from envgen_nb.designer.prompt import check_words, load_templates
     limits = {name: getattr(args, name) for name in ("max_reasks", "max_calls", "max_tokens")}
     run = change_settings(_open(args), **{name: limit for name, limit in limits.items() if limit is not None})
     if not run.designed():
         check_words(load_templates(run.file(RunFolder.TEMPLATES)))
         designer = designer_of(run)
-        _consent([designer], args.trust)
+        _consent(asked_servers(run.settings, designer), args.trust)
         check_designer(run.settings, designer)
-    names = {name: getattr(run.settings, name) for name in (*NAMING, "preset_options", "designer_options")
-             } if args.trust else {}
+    names = {name: getattr(run.settings, name) for name in (
+        *NAMING, "preset_options", "designer_options", "learner_options")} if args.trust else {}
     names |= {"templates": str(run.file(RunFolder.TEMPLATES))} if args.trust else {}
     return _headless(names, run.path, new=False)
 
 # %% ../../nbs/extras/07_cli.ipynb #64f4d210
-def _consent(designers: Sequence[Any], trust: bool) -> None:
+def _consent(servers: Sequence[Any], trust: bool) -> None:
     "Print which servers will be asked, with which keys. On a terminal, ask about one that only a file names."
     from envgen_nb.designer.trust import is_allowed, remember
-    for destination in dict.fromkeys(found for one in designers if (found := one.destination)):
+    for destination in dict.fromkeys(servers):
         if not is_allowed(destination) and (trust or (sys.stdin.isatty() and input(
                 f"A file says that the questions go to {destination}. Is that right? [y/N] ").strip().lower() == "y")):
             remember(destination)
@@ -189,6 +190,9 @@ def _headless(parameters: dict, folder: Path, new: bool) -> int:
         return _fail(f"\n{error}", error, 1)
     usage = (run := RunFolder(folder)).usage()
     spent = f"designer  {counted(usage.calls, 'call')}, {counted(usage.tokens, 'token')}, price {usage.cost}\n"
+    if run.settings.learner == "model":
+        from envgen_nb.extras.player import player_table
+        print(f"\n{player_table(folder)}")
     print(f"\n{table_text(run)}\n\n{spent if usage.calls else ''}notebook  {folder / notebook.name}\n"
           f"report    {folder / 'report.html'}")
     return 0
@@ -260,11 +264,12 @@ def _follow(folder: Any, place: Any, runs: Sequence[tuple[str, int]], every: flo
 
 def _play_runs(args: argparse.Namespace, folder: Any, runs: Sequence[tuple[str, int]], place: Any) -> int | None:
     "Play the runs of an experiment that are not done; return how many have failed, or None if the user said no."
-    from envgen_nb.cycle.settings import new_designer
+    from envgen_nb.cycle.settings import asked_servers
     from envgen_nb.experiment.schedule import forecast
     from envgen_nb.studio.experiment_view import write_experiment_report
     first = {arm: (arm, seed) for arm, seed in reversed(runs) if folder.summary(arm, seed) is None}
-    _consent([new_designer(folder.experiment.settings_of(*run)) for run in first.values()], args.trust)
+    settings = [folder.experiment.settings_of(*run) for run in first.values()]
+    _consent([server for one in settings for server in asked_servers(one)], args.trust)
     expected = forecast(folder, runs)
     print(f"{folder.experiment.name}: {expected}{_time_expected(folder, runs, expected, place)}\n"
           f"folder    {folder.path}", flush=True)
@@ -315,7 +320,7 @@ def _benchmark(args: argparse.Namespace) -> int:
 
 def _entry(args: argparse.Namespace, known: dict[str, Any]) -> tuple[Any, str]:
     "Return the folder in which the designer of a command line is played, and the name of its arm."
-    from envgen_nb.cycle.settings import load_settings, new_designer
+    from envgen_nb.cycle.settings import asked_servers, load_settings
     from envgen_nb.experiment.batch import find_notebook, read_parameters
     from envgen_nb.experiment.benchmark import open_benchmark, protocol, read_record
     given, file = args.designer, Path(args.designer).expanduser()
@@ -326,7 +331,7 @@ def _entry(args: argparse.Namespace, known: dict[str, Any]) -> tuple[Any, str]:
     if given in protocol().arms and not args.parameter and not args.name:
         return open_benchmark(given, given, args.folder), given
     written = read_parameters(find_notebook(), [("designer", given), *args.parameter],
-                              lambda settings: _consent([new_designer(settings)], args.trust))
+                              lambda settings: _consent(asked_servers(settings), args.trust))
     options = load_settings(**written).designer_options         # with those of settings.ini
     name = args.name or re.sub(r"[^\w.-]+", "-", str(options.get("model") or given))
     folder = open_benchmark(written | {"designer_options": options}, name, args.folder)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TaughtOptions', 'read_options', 'PlayerLayer', 'teaching', 'imitation_loss', 'Opinions', 'Teaching', 'make_teacher',
-           'Taught', 'check_teacher']
+           'Taught', 'text_layer', 'check_teacher']
 
 # %% ../../nbs/extras/11_taught.ipynb #43f00003
 import functools
@@ -22,7 +22,7 @@ from ..agent.learner import Carry, Learner, Rollout, as_arrays, batch_size, lear
 from ..agent.on_policy import OnPolicyLearner
 from ..agent.presets import Preset
 from ..designer.base import make_designer
-from ..designer.design import Budget
+from ..designer.design import Budget, ModelCalls
 from envgen_nb.designer.teacher import (
     FromTable, ModelTeacher, Question, Shuffled, Table, Teacher, Uniform, questions,
 )
@@ -56,15 +56,15 @@ class TaughtOptions(BaseModel):
         return self.coef + (self.coef_last - self.coef) * share
 
 
-def read_options(given: dict[str, Any]) -> TaughtOptions:
-    "Return options that a person wrote; `ValueError` in plain words."
+def read_options(given: dict[str, Any], kind: type[BaseModel] = TaughtOptions) -> Any:
+    "Return a learner's options, of this class, that a person wrote; `ValueError` in plain words."
     try:
-        return TaughtOptions(**given)
+        return kind(**given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            known = ", ".join(TaughtOptions.model_fields)
+            known = ", ".join(kind.model_fields)
             raise ValueError(f"it has no setting {where!r}; it takes: {known}") from None
         raise ValueError(f"{where}: {first['msg']}") from None
 
@@ -241,8 +241,8 @@ def make_teacher(options: TaughtOptions, simulator: Simulator, folder: Path) -> 
         return Uniform()
     if options.teacher == "manual":
         given.setdefault("folder", str(folder / "manual"))
-    return ModelTeacher(make_designer(options.teacher, **given), simulator, folder,
-                        Budget(options.max_calls, options.max_tokens), options.samples)
+    budget = Budget(options.max_calls, options.max_tokens)
+    return ModelTeacher(ModelCalls(make_designer(options.teacher, **given), simulator, folder, budget), options.samples)
 
 # %% ../../nbs/extras/11_taught.ipynb #43f00017
 class Taught(Learner):
@@ -252,16 +252,11 @@ class Taught(Learner):
     def for_game(cls, simulator: Simulator, preset: Preset, **options: Any) -> Callable[..., Learner]:
         found = read_options(options)
         check_teacher(found)
+        text = None
         if found.teacher == "scripted":
             player = simulator.player(preset.obs)
             text = player and PlayerLayer(player)
-        else:
-            text = simulator.text(preset.obs)
-        if text is None:
-            others = [obs for obs in simulator.observations if simulator.text(obs)]
-            raise ValueError(f"{simulator.name} cannot be said in words" + (
-                f" from {preset.obs}, but from {' or '.join(others)}: choose such an agent" if others
-                else ", and a teacher reads words; see `Simulator.text`"))
+        text = text or text_layer(simulator, preset.obs)
         kind = learners.find(found.learner)
         if not issubclass(kind, OnPolicyLearner):
             raise ValueError(f"learner: {found.learner} has no policy network that could imitate")
@@ -271,6 +266,17 @@ class Taught(Learner):
     def act(self, obs: Any, carry: Carry | None = None,
             generator: torch.Generator | None = None) -> tuple[Tensor, Carry, dict[str, Tensor]]:
         raise NotImplementedError("Taught.for_game makes the learner")
+
+
+def text_layer(simulator: Simulator, obs: str) -> TextLayer:
+    "Return the text layer of a game; `ValueError` if this kind of observation has none."
+    text = simulator.text(obs)
+    if text is None:
+        others = [other for other in simulator.observations if simulator.text(other)]
+        raise ValueError(f"{simulator.name} cannot be said in words" + (
+            f" from {obs}, but from {' or '.join(others)}: choose such an agent" if others
+            else ", and a model reads words; see `Simulator.text`"))
+    return text
 
 
 def check_teacher(options: TaughtOptions) -> None:
