@@ -734,6 +734,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                    'envgen_nb/cycle/folder.py'),
                                         'envgen_nb.cycle.folder.RunFolder.usage': ( '5_cycle/folder.html#runfolder.usage',
                                                                                     'envgen_nb/cycle/folder.py'),
+                                        'envgen_nb.cycle.folder.RunFolder.whole_usage': ( '5_cycle/folder.html#runfolder.whole_usage',
+                                                                                          'envgen_nb/cycle/folder.py'),
                                         'envgen_nb.cycle.folder.RunFolder.without_checkpoint': ( '5_cycle/folder.html#runfolder.without_checkpoint',
                                                                                                  'envgen_nb/cycle/folder.py'),
                                         'envgen_nb.cycle.folder.RunFolder.worlds': ( '5_cycle/folder.html#runfolder.worlds',

@@ -14,6 +14,7 @@ from envgen_nb.agent.evaluate import evaluate
 from envgen_nb.agent.learner import learners
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.cycle.create import create_run, trust
+from envgen_nb.cycle.edit import change_settings
 from envgen_nb.cycle.folder import RunFolder, RunFolderError
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import load_agent
@@ -21,9 +22,11 @@ from envgen_nb.cycle.settings import RunSettings, SettingsError, asked_servers, 
 from envgen_nb.designer.design import BudgetError
 from envgen_nb.designer.trust import Destination, is_allowed
 from envgen_nb.experiment.file import parse_experiment
+from envgen_nb.extras.cli import main
 from envgen_nb.extras.player import Moment, PlayerError, player_table, read_calls, read_choice
 from envgen_nb.game.files import read_jsonl
 from envgen_nb.game.simulator import get_simulator
+from envgen_nb.results import measure_all, on_one_grid, summary
 
 NAMES = ("noop", "move_left", "do", "sleep", "place_table")
 SMALL = dict(simulator="minigrid", learner="model", evaluation_runs=1, evaluation_episodes=2, threads=1)
@@ -156,9 +159,23 @@ def test_a_run_that_is_stopped_goes_on_with_the_same_episodes(tmp_path):
         list(run_cycles(run.path))
         assert len(server.requests) == 2 * count + 1
     same(whole, run)
+    cost = summary(run)["cost"]
+    usage = [json.loads((one.path / "player" / "summary.json").read_text()) for one in (whole, run)]
+    assert cost["calls"] == count + 1 == usage[1]["calls"] == usage[0]["calls"] + 1 and cost["price"] > 0
 
 
-def test_the_cap(tmp_path):
+def test_beside_agents_that_learn():
+    """On one grid with them a player is the same all along: it takes no steps of training."""
+    one = {"steps": [0], "tried": 0, "scores": [5.0], "returns": [1.0], "finished": True}
+    other = one | {"steps": [0, 50, 100], "scores": [1.0, 2.0, 9.0], "returns": [0.0, 0.0, 1.0]}
+    arms = {"player": {0: one}, "ppo": {0: other}}
+    found = on_one_grid(arms)
+    assert found["player"][0]["scores"] == [5.0] * 3 and found["ppo"][0]["steps"] == [0, 50, 100]
+    assert measure_all("area under the curve", arms) == {"player": {0: 5.0}, "ppo": {0: 3.5}}
+    assert on_one_grid({"player": {0: one}})["player"][0]["steps"] == [0]
+
+
+def test_the_cap(tmp_path, capfd):
     pytest.importorskip("minigrid")
     with ChatServer(plays) as server:
         run = create_run(make_settings(**SMALL, learner_options=options_of(server, max_calls=3)), tmp_path / "run")
@@ -166,7 +183,10 @@ def test_the_cap(tmp_path):
             with pytest.raises(BudgetError, match="budget is spent"):
                 list(run_cycles(run.path))
         assert len(server.requests) == 3
-    assert make_settings(**SMALL, learner_options={}).total_steps == 0
+        assert main(["resume", str(run.path), "--max-calls", "4"]) == 1 and len(server.requests) == 4
+        assert "4 of 4 (max_calls)" in capfd.readouterr().err
+        with pytest.raises(SettingsError, match="only max_calls and max_tokens can change"):
+            change_settings(run, learner_options=run.settings.learner_options | {"turns": 3})
 
 
 def test_answers_that_name_nothing(tmp_path):

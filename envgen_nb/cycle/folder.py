@@ -23,6 +23,7 @@ from ..agent.evaluate import Evaluation, marked, success_rates
 from ..agent.train import num_rollouts
 from .settings import OWN, RunSettings, checked_settings
 from ..designer.base import Usage, designs_worlds
+from ..designer.design import ModelCalls
 from ..designer.lessons import LESSONS
 from ..designer.reply import MAX_WEIGHT, Design
 from ..game.episodes import Episodes
@@ -527,14 +528,23 @@ def calls(self: RunFolder) -> list[dict[str, Any]]:
 
 @patch
 def usage(self: RunFolder) -> Usage:
-    "Return what the model calls of the run have cost so far."
+    "Return what the calls of the run's designer have cost so far."
     return sum((Usage(**record["usage"]) for record in self.calls()), Usage())
+
+
+@patch
+def whole_usage(self: RunFolder) -> Usage:
+    "Return what all model calls of the run have cost so far: those of its teacher or player, too."
+    spent = (self.read(f"{role}/{ModelCalls.USAGE}", lambda data: Usage(**parse_json(data)) + Usage(),
+                       "Put back a copy of it, or delete it: what that model has cost is then not counted.", Usage())
+             for role in ("teacher", "player"))
+    return sum(spent, self.usage())
 
 
 @patch
 def check(self: RunFolder) -> RunFolder:
     "Return the run if everything in it that a report shows can be read; else `RunFolderError`."
-    self.usage(), self.events()
+    self.whole_usage(), self.events()
     for cycle in self.cycles:
         self.purposes(cycle), self.metrics(cycle), self.evaluation(cycle)
     return self

@@ -141,13 +141,17 @@ def _run(args: argparse.Namespace) -> int:
                 ("tokens", "tokens of the whole run"))))
 def _resume(args: argparse.Namespace) -> int:
     "Go on with a run that was stopped or killed."
-    from envgen_nb.cycle.edit import change_settings
+    from envgen_nb.cycle.edit import CAPS, change_settings
     from envgen_nb.cycle.create import designer_of
     from envgen_nb.cycle.folder import RunFolder
     from envgen_nb.cycle.settings import NAMING, asked_servers, check_designer
     from envgen_nb.designer.prompt import check_words, load_templates
-    limits = {name: getattr(args, name) for name in ("max_reasks", "max_calls", "max_tokens")}
-    run = change_settings(_open(args), **{name: limit for name, limit in limits.items() if limit is not None})
+    limits = {name: limit for name in ("max_reasks", *CAPS) if (limit := getattr(args, name)) is not None}
+    run = _open(args)
+    if run.settings.learner in ("taught", "model"):                # these have caps of their own
+        limits["learner_options"] = run.settings.learner_options | {
+            name: limit for name, limit in limits.items() if name in CAPS}
+    run = change_settings(run, **limits)
     if not run.designed():
         check_words(load_templates(run.file(RunFolder.TEMPLATES)))
         designer = designer_of(run)

@@ -205,7 +205,7 @@ def summary(
 ) -> dict[str, Any]:
     """Return a short record of a run, plain JSON data: its settings, what each measurement gave, the score over
     training, the learning curve in at most 40 stretches, what it cost, and on what it was made."""
-    found, at, usage, tried = run.evaluations(), steps_before(run), run.usage(), selected(run)
+    found, at, usage, tried = run.evaluations(), steps_before(run), run.whole_usage(), selected(run)
     rates = [evaluation.feedback(run.simulator.objectives) for evaluation in found.values()]
     episodes, (steps, returns), (score,) = training_episodes(run), learning_curve(run), _rounded([training_score(run)])
     return {"simulator": run.settings.simulator, "settings": run.settings.model_dump(mode="json"),
@@ -429,8 +429,9 @@ Arms = Mapping[str, Mapping[int, Mapping[str, Any]]]        # arm → seed → `
 
 def on_one_grid(found: Arms) -> dict[str, dict[int, dict[str, Any]]]:
     """Return summaries with scores and returns at the same steps: those of the run with the fewest measurements, up to
-    the end of the shortest run."""
+    the end of the shortest run. What is not trained at all, as a language model that acts, is the same all along."""
     every = [played(one) for runs in found.values() for one in runs.values()]
+    every = [steps for steps in every if steps[-1]] or every
     end, fewest = min((steps[-1] for steps in every), default=0), min(every, key=len, default=[])
     at = [*(step for step in fewest if step < end), end]
 

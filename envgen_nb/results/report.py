@@ -98,7 +98,7 @@ def result_html(run: RunFolder, measured: dict[str, Measurement]) -> str:
     "Return the section of the result: score and return, designer, agent and machine, and the command."
     known, last = machines(run), next(reversed(measured.values()), None)
     whole = last and all(run.metrics(cycle) for cycle in run.cycles[1:run.cycles.index(last.cycle) + 1])
-    return render("result.html", run=run, settings=run.settings, usage=run.usage(), nothing=NOTHING, last=last,
+    return render("result.html", run=run, settings=run.settings, usage=run.whole_usage(), nothing=NOTHING, last=last,
                   first=next(iter(measured.values()), None), when=last and after_words(last.cycle),
                   training=training_score(run) if whole else None, names=designer_names(run), cycles=designed_by(run),
                   spent=spent(run), steps=steps_text(run), machine=known[0],
