@@ -351,7 +351,8 @@ def test_the_run_folder_is_as_its_guide_says(run):
     # runs, a person names one, or has worlds designed again.
     names = set(re.findall(r"[├└]── ([\w.-]+)", listed)) - {
         "rejected-1.md", "complaints-1.md", "usage.jsonl", "final", "feedback.json", "selection.json",
-        "roles.json", "thoughts-1.md", "trial", "bottleneck.md", "drawn.json", "labels.json", "drafts", "designer"}
+        "roles.json", "thoughts-1.md", "trial", "bottleneck.md", "drawn.json", "labels.json", "drafts", "designer",
+        "teacher"}
     there = {p.name for p in run.rglob("*")}
     assert names <= there, names - there
 

@@ -74,7 +74,7 @@ class Experiment(ExperimentFile):
     def given(self, arm: str) -> dict[str, Any]:
         "The settings of an arm as they are written."
         mine, common = dict(self.arms[arm]), dict(self.settings)
-        for name in ("designer", "curriculum"):
+        for name in ("designer", "curriculum", "learner"):
             options = common.pop(f"{name}_options", {})
             if mine.get(name, common.get(name)) == common.get(name) and options:
                 mine[f"{name}_options"] = options | mine.get(f"{name}_options", {})
