@@ -89,7 +89,8 @@ def test_tables_are_checked(tmp_path):
 @pytest.mark.parametrize(("options", "said"), [
     ({"teacher": "random"}, "does not read what it is asked"),
     ({"coach": 1}, "has no setting 'coach'; it takes: teacher"),
-    ({"teacher": "table"}, "takes one setting"), ({"learner": "scripted"}, "no policy network"),
+    ({"teacher": "table"}, "needs the setting file"),
+    ({"teacher": "scripted", "teacher_options": {"a": 1}}, "takes none"), ({"learner": "scripted"}, "no policy network"),
     ({"coef": -1}, "greater than or equal to 0"),
     ({"teacher": "table", "teacher_options": {"file": "none.json"}}, "read")])
 def test_settings_that_cannot_be(options, said):

@@ -23,9 +23,7 @@ from ..agent.on_policy import OnPolicyLearner
 from ..agent.presets import Preset
 from ..designer.base import make_designer
 from ..designer.design import Budget, ModelCalls
-from envgen_nb.designer.teacher import (
-    FromTable, ModelTeacher, Question, Shuffled, Table, Teacher, Uniform, questions,
-)
+from ..designer.teacher import ModelTeacher, Question, Table, Teacher, questions, teachers
 from ..game.simulator import Player, Simulator, TextLayer
 
 # %% ../../nbs/extras/11_taught.ipynb #43f00005
@@ -232,13 +230,13 @@ def watch(
 def make_teacher(options: TaughtOptions, simulator: Simulator, folder: Path) -> Teacher:
     "Return the teacher of a run; `TeacherError` or `ValueError` if there is no such one, or its table cannot be read."
     given = dict(options.teacher_options)
-    if options.teacher in ("table", "shuffled"):
-        kept = folder / "given.json"                                 # a run goes on without the file that it was given
-        if not kept.exists():
-            Table.load(given["file"]).save(kept)
-        return (FromTable if options.teacher == "table" else Shuffled)(kept)
-    if options.teacher in ("uniform", "scripted"):
-        return Uniform()
+    if options.teacher in teachers:
+        if "file" in given:                                          # a run goes on without the file that it was given
+            kept = folder / "given.json"
+            if not kept.exists():
+                Table.load(given["file"]).save(kept)
+            given["file"] = kept
+        return teachers.make(options.teacher, **given)
     if options.teacher == "manual":
         given.setdefault("folder", str(folder / "manual"))
     budget = Budget(options.max_calls, options.max_tokens)
@@ -281,15 +279,8 @@ def text_layer(simulator: Simulator, obs: str) -> TextLayer:
 
 def check_teacher(options: TaughtOptions) -> None:
     "Raise a `ValueError` if the teacher does not exist, or cannot be asked."
-    given = options.teacher_options
-    if options.teacher in ("table", "shuffled"):
-        if set(given) != {"file"}:
-            raise ValueError(f"the teacher {options.teacher} takes one setting in teacher_options: file, a table of "
-                             "answers")
-        Table.load(given["file"])
-    elif options.teacher in ("uniform", "scripted"):
-        if given:
-            raise ValueError(f"the teacher {options.teacher} takes no teacher_options")
-    elif options.teacher == "replay" or not make_designer(options.teacher, **given).chooses:
-        raise ValueError(f"the teacher {options.teacher} does not read what it is asked; there are: table, uniform, "
-                         "shuffled, scripted, openai, manual")
+    if options.teacher in teachers:
+        teachers.make(options.teacher, **options.teacher_options)
+    elif options.teacher == "replay" or not make_designer(options.teacher, **options.teacher_options).chooses:
+        raise ValueError(f"the teacher {options.teacher} does not read what it is asked; there are: "
+                         f"{', '.join(teachers.names())}, openai, manual")
