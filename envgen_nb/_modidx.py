@@ -888,6 +888,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                    'envgen_nb/cycle/settings.py'),
                                           'envgen_nb.cycle.settings.training_plan': ( '5_cycle/settings.html#training_plan',
                                                                                       'envgen_nb/cycle/settings.py'),
+                                          'envgen_nb.cycle.settings.untrained': ( '5_cycle/settings.html#untrained',
+                                                                                  'envgen_nb/cycle/settings.py'),
                                           'envgen_nb.cycle.settings.usable_settings': ( '5_cycle/settings.html#usable_settings',
                                                                                         'envgen_nb/cycle/settings.py')},
             'envgen_nb.cycle.state': { 'envgen_nb.cycle.state.RunContext': ('5_cycle/state.html#runcontext', 'envgen_nb/cycle/state.py'),

@@ -315,6 +315,7 @@ learner_options.player = "openai"
 learner_options.player_options = {{model = "m", base_url = "{url}", api_key_env = "OPENAI_API_KEY"}}
 """, tmp_path, "roles.toml")
     settings = experiment.settings_of("player", 0)
+    assert experiment.given("player")["num_cycles"] == settings.num_cycles == 0
     assert asked_servers(settings) == [destination] and not is_allowed(destination)
     with pytest.raises(SettingsError, match="learner: the questions would go to"):
         create_run(settings, tmp_path / "run")

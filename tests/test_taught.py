@@ -90,7 +90,8 @@ def test_tables_are_checked(tmp_path):
     ({"teacher": "random"}, "does not read what it is asked"),
     ({"coach": 1}, "has no setting 'coach'; it takes: teacher"),
     ({"teacher": "table"}, "needs the setting file"),
-    ({"teacher": "scripted", "teacher_options": {"a": 1}}, "takes none"), ({"learner": "scripted"}, "no policy network"),
+    ({"teacher": "scripted", "teacher_options": {"a": 1}}, "takes none"),
+    ({"learner": "scripted"}, "no policy network"),
     ({"coef": -1}, "greater than or equal to 0"),
     ({"teacher": "table", "teacher_options": {"file": "none.json"}}, "read")])
 def test_settings_that_cannot_be(options, said):

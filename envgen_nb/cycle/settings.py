@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['OLD_NAMES', 'OWN', 'FEEDBACK', 'NAMING', 'SETTINGS', 'current_names', 'RunSettings', 'SettingsError',
            'checked_settings', 'take_names', 'game_defaults', 'make_settings', 'changed_settings', 'new_curriculum',
-           'new_designer', 'asked_servers', 'usable_settings', 'check_designer', 'training_plan', 'find_ini',
-           'read_ini', 'load_settings']
+           'new_designer', 'untrained', 'asked_servers', 'usable_settings', 'check_designer', 'training_plan',
+           'find_ini', 'read_ini', 'load_settings']
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #48bd401d
 import configparser
@@ -305,6 +305,12 @@ def new_designer(settings: RunSettings) -> Designer:
     return make_designer(settings.designer, **settings.designer_options)
 
 
+def untrained(given: dict[str, Any]) -> dict[str, Any]:
+    "Return settings with those that the learner `model` needs: it learns nothing, and there is one measurement."
+    needed = {"num_cycles": 0, "final_steps": 0, "designer": "none", "designer_options": {}}
+    return given | (needed if given.get("learner") == "model" else {})
+
+
 def asked_servers(
     settings: RunSettings,
     designer: Designer | None = None,    # of a run that is there; None: a new one
@@ -321,9 +327,7 @@ def usable_settings(
     "Return settings whose designer, learner, curriculum and templates exist; a new run gets the game's defaults."
     given = current_names(given)
     if before is None:
-        if given.get("learner") == "model":                         # it learns nothing: there is one measurement
-            given |= {"num_cycles": 0, "final_steps": 0, "designer": "none", "designer_options": {}}
-        given = game_defaults(given.get("simulator", "crafter")) | given
+        given = untrained(game_defaults(given.get("simulator", "crafter")) | given)
         if given.get("designer") == "ladders":
             given = {"design": "ladders"} | given
         if given.get("design") == "ladders":

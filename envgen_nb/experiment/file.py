@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 
 import envgen_nb
 from envgen_nb.cycle.settings import (
-    RunSettings, SettingsError, current_names, take_names, usable_settings,
+    RunSettings, SettingsError, current_names, take_names, untrained, usable_settings,
 )
 from ..designer.base import designers
 from ..results import measure, unknown_name
@@ -78,7 +78,7 @@ class Experiment(ExperimentFile):
             options = common.pop(f"{name}_options", {})
             if mine.get(name, common.get(name)) == common.get(name) and options:
                 mine[f"{name}_options"] = options | mine.get(f"{name}_options", {})
-        given = common | mine
+        given = untrained(common | mine)
         return given | ({"designer": designers.current(given["designer"])} if "designer" in given else {})
 
     def fill(self, text: str, seed: int) -> str:
