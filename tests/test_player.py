@@ -3,6 +3,9 @@
 import json
 import random
 import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -137,13 +140,25 @@ class Stop(Exception):
     pass
 
 
+PROGRAM = "import sys; from envgen_nb.cycle.run import run_cycles; list(run_cycles(sys.argv[1]))"
+
+
 def test_a_run_that_is_stopped_goes_on_with_the_same_episodes(tmp_path):
-    """What was answered is not asked again, and the line that a kill has cut short is."""
+    """Killed, or stopped: what was answered is not asked again, and the line that a kill has cut short is."""
     pytest.importorskip("minigrid")
+    process: list[subprocess.Popen] = []
+
+    def kills(handler, body):
+        process[0].kill()
+        plays(handler, body)
+
     with ChatServer(plays) as server:
         whole = played(tmp_path / "whole", learner_options=options_of(server))
         count = len(server.requests)
         run, file = create_run(whole.settings, tmp_path / "stopped"), tmp_path / "stopped" / "player" / "calls.jsonl"
+        server.behaviours = (*[plays] * (count + 4), kills, plays)
+        process.append(subprocess.Popen([sys.executable, "-c", PROGRAM, str(run.path)]))
+        assert process[0].wait(60) == -signal.SIGKILL and len(read_calls(file)) == 4
         for steps in (3, 40, 41):
             left = [steps]
 
@@ -157,7 +172,7 @@ def test_a_run_that_is_stopped_goes_on_with_the_same_episodes(tmp_path):
             assert not run.finished()
         file.write_bytes(file.read_bytes()[:-20])
         list(run_cycles(run.path))
-        assert len(server.requests) == 2 * count + 1
+        assert len(server.requests) == 2 * count + 2
     same(whole, run)
     cost = summary(run)["cost"]
     usage = [json.loads((one.path / "player" / "summary.json").read_text()) for one in (whole, run)]
