@@ -2206,6 +2206,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                      'envgen_nb/extras/taught.py'),
                                          'envgen_nb.extras.taught.make_teacher': ( 'extras/taught.html#make_teacher',
                                                                                    'envgen_nb/extras/taught.py'),
+                                         'envgen_nb.extras.taught.model_calls': ( 'extras/taught.html#model_calls',
+                                                                                  'envgen_nb/extras/taught.py'),
                                          'envgen_nb.extras.taught.read_options': ( 'extras/taught.html#read_options',
                                                                                    'envgen_nb/extras/taught.py'),
                                          'envgen_nb.extras.taught.teaching': ('extras/taught.html#teaching', 'envgen_nb/extras/taught.py'),

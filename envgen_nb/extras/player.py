@@ -27,9 +27,9 @@ from ..agent.evaluate import Evaluation, success_rates
 from ..agent.learner import Carry, Learner, as_arrays, batch_size
 from ..agent.presets import Preset
 from ..designer.base import NO_USAGE, Usage, make_designer
-from ..designer.design import Budget, ModelCalls
+from ..designer.design import ModelCalls
 from ..designer.prompt import fill, packaged
-from .taught import read_options, text_layer
+from .taught import model_calls, read_options, text_layer
 from ..game.files import append_jsonl, parse_json, read_jsonl, write_json, write_text
 from ..game.simulator import Simulator, TextLayer
 from ..game.words import counted
@@ -287,17 +287,13 @@ def check_player(options: PlayerOptions) -> None:
 
 def make_calls(options: PlayerOptions, simulator: Simulator, folder: Path) -> Calls:
     "Return the calls of a run; `PlayerError` if they cannot be read."
-    given = dict(options.player_options)
+    given = options.player_options
     if options.player == "replay":
         kept = folder / "given.jsonl"                                # a run goes on without the file that it was given
         if not kept.exists():
             write_text(kept, Path(given["file"]).read_text(encoding="utf-8"))
         return Calls(ModelCalls(None, simulator, folder), options.form, read_calls(kept))
-    if options.player == "manual":
-        given.setdefault("folder", str(folder / "manual"))
-    budget = Budget(options.max_calls, options.max_tokens)
-    return Calls(ModelCalls(make_designer(options.player, **given), simulator, folder, budget, max_reasks=1),
-                 options.form)
+    return Calls(model_calls(options.player, given, options, simulator, folder, max_reasks=1), options.form)
 
 # %% ../../nbs/extras/12_player.ipynb #44f00019
 @patch

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TaughtOptions', 'read_options', 'PlayerLayer', 'teaching', 'imitation_loss', 'Opinions', 'Teaching', 'make_teacher',
-           'Taught', 'text_layer', 'check_teacher']
+           'model_calls', 'Taught', 'text_layer', 'check_teacher']
 
 # %% ../../nbs/extras/11_taught.ipynb #43f00003
 import functools
@@ -237,10 +237,22 @@ def make_teacher(options: TaughtOptions, simulator: Simulator, folder: Path) -> 
                 Table.load(given["file"]).save(kept)
             given["file"] = kept
         return teachers.make(options.teacher, **given)
-    if options.teacher == "manual":
-        given.setdefault("folder", str(folder / "manual"))
-    budget = Budget(options.max_calls, options.max_tokens)
-    return ModelTeacher(ModelCalls(make_designer(options.teacher, **given), simulator, folder, budget), options.samples)
+    return ModelTeacher(model_calls(options.teacher, given, options, simulator, folder), options.samples)
+
+
+def model_calls(
+    designer: str,               # that is asked
+    given: dict[str, Any],       # its options
+    caps: Any,                   # has `max_calls` and `max_tokens`
+    simulator: Simulator,
+    folder: Path,                # of what is kept; `manual` gets one inside
+    max_reasks: int = 2,
+) -> ModelCalls:
+    "Return the calls of a teacher or a player; `DesignerError` if it cannot be asked."
+    if designer == "manual":
+        given = {"folder": str(folder / "manual")} | given
+    budget = Budget(caps.max_calls, caps.max_tokens)
+    return ModelCalls(make_designer(designer, **given), simulator, folder, budget, max_reasks)
 
 # %% ../../nbs/extras/11_taught.ipynb #43f00017
 class Taught(Learner):
