@@ -21,7 +21,9 @@ from envgen_nb.cycle.edit import change_settings
 from envgen_nb.cycle.folder import RunFolder, RunFolderError
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import load_agent
-from envgen_nb.cycle.settings import RunSettings, SettingsError, asked_servers, make_settings, usable_settings
+from envgen_nb.cycle.settings import (
+    RunSettings, SettingsError, asked_servers, changed_settings, make_settings, usable_settings,
+)
 from envgen_nb.designer.design import BudgetError
 from envgen_nb.designer.trust import Destination, is_allowed
 from envgen_nb.experiment.file import parse_experiment
@@ -334,6 +336,9 @@ learner_options.player_options = {{model = "m", base_url = "{url}", api_key_env 
     assert asked_servers(settings) == [destination] and not is_allowed(destination)
     with pytest.raises(SettingsError, match="learner: the questions would go to"):
         create_run(settings, tmp_path / "run")
+    options = settings.learner_options | {"max_calls": 5}                       # nor by another cap
+    changed_settings(settings, learner_options=options)
+    assert not is_allowed(destination)
     (tmp_path / "run").mkdir(exist_ok=True)
     (tmp_path / "run" / "run.json").write_text(json.dumps({"settings": RunSettings.model_dump(settings)}))
     trust(tmp_path / "run")

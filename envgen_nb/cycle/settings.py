@@ -258,8 +258,9 @@ def changed_settings(settings: RunSettings, **changed: Any) -> RunSettings:
     if isinstance(options := written.get("preset_options"), Mapping):
         written["preset_options"] = {name: value for name, value in options.items()
                                     if value != settings.preset_options.get(name)}
-    if list(destinations(written.get("designer_options"))) == list(destinations(settings.designer_options)):
-        written.pop("designer_options", None)                  # another model, say, at the server that a file names
+    for name in ("designer_options", "learner_options"):
+        if list(destinations(written.get(name))) == list(destinations(getattr(settings, name))):
+            written.pop(name, None)                            # another model, say, at the server that a file names
     take_names(written)
     return usable_settings(settings.model_dump() | changed, before=settings)
 
