@@ -21,9 +21,7 @@ from envgen_nb.cycle.edit import change_settings
 from envgen_nb.cycle.folder import RunFolder, RunFolderError
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import load_agent
-from envgen_nb.cycle.settings import (
-    RunSettings, SettingsError, asked_servers, changed_settings, make_settings, usable_settings,
-)
+from envgen_nb.cycle.settings import SettingsError, asked_servers, changed_settings, make_settings, usable_settings
 from envgen_nb.designer.design import BudgetError
 from envgen_nb.designer.trust import Destination, is_allowed
 from envgen_nb.experiment.file import parse_experiment
@@ -340,6 +338,6 @@ learner_options.player_options = {{model = "m", base_url = "{url}", api_key_env 
     changed_settings(settings, learner_options=options)
     assert not is_allowed(destination)
     (tmp_path / "run").mkdir(exist_ok=True)
-    (tmp_path / "run" / "run.json").write_text(json.dumps({"settings": RunSettings.model_dump(settings)}))
+    (tmp_path / "run" / "run.json").write_text(json.dumps({"settings": settings.model_dump()}))
     trust(tmp_path / "run")
     assert is_allowed(destination)
