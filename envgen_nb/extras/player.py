@@ -235,7 +235,10 @@ class ModelPlayer(Learner):
             now["situation"] == situations)
         for row in np.flatnonzero(~going & ~now["over"]):
             able = np.flatnonzero(actions[row] >= 0)
-            now["option"][row] = self.choose(row, texts[row], now["turns"][row], able, generator) if len(able) else -1
+            if not len(able):                          # no controller knows what to do: the first action
+                now["option"][row] = -1
+                continue
+            now["option"][row] = self.choose(row, texts[row], now["turns"][row], able, generator)
             now["situation"][row] = situations[row]
             now["left"][row] = self.options.option_steps if self.options.form == "options" else 1
             now["turns"][row] = np.concatenate([now["turns"][row], [[texts[row], now["option"][row]]]])[1:]
@@ -264,7 +267,7 @@ def choose(
     if self.calls is None:
         raise RuntimeError("the player keeps its calls in a folder: call open_folder(FOLDER) before it plays")
     texts, names = list(self.numbers), self.text.options
-    before = tuple((texts[seen], names[option] if option >= 0 else "nothing") for seen, option in turns if seen >= 0)
+    before = tuple((texts[seen], names[option]) for seen, option in turns if seen >= 0)
     moment = Moment(texts[text], before, tuple(names[k] for k in able))
     return names.index(self.calls.choose(moment, int(row)))
 
