@@ -21,7 +21,7 @@ from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.base import Request, designers
 from envgen_nb.designer.baselines import Adversarial
 from envgen_nb.designer.prompt import BOTTLENECK
-from envgen_nb.designer.records import format_spending
+from envgen_nb.designer.records import format_spending, percent
 from envgen_nb.designer.reply import Design
 from envgen_nb.designer.rules import Rules
 from envgen_nb.experiment.batch import read_parameters
@@ -174,7 +174,7 @@ def test_told_another_runs_rates(own, listening, tmp_path):
 
 
 def test_told_what_happened_in_its_worlds(own, listening, tmp_path):
-    """Beside its own rates, to a tenth: each world's episodes, and how the training goes on. The run is the same."""
+    """Beside its own rates: each world's episodes, and how the training goes on. The run is the same."""
     run = create_run(make_settings(**SMALL, designer="listening", feedback="worlds"), tmp_path / "run")
     list(run_cycles(run.path))
     first, second, third = listening
@@ -185,7 +185,7 @@ def test_told_what_happened_in_its_worlds(own, listening, tmp_path):
         assert f"This is cycle {number} of 3." in asked.prompt
         assert f"Of {len(measured.returns)} episodes" in asked.prompt
         before = run.evaluation(f"cycle-{number - 2}").feedback(OBJECTIVES)["wake_up"][0]
-        assert f"wake_up: {asked.feedback['wake_up'][0]:.1f}% (before: {before:.1f}%)" in asked.prompt
+        assert f"wake_up: {percent(asked.feedback['wake_up'][0])} ({percent(before)})" in asked.prompt
         for k, record in enumerate(records, 1):
             assert f"Environment {k}: {record.episodes} episode" in asked.prompt
             name, rate = max(record.success.items(), key=lambda one: one[1])
@@ -498,9 +498,9 @@ def test_a_run_that_starts_from_moments_of_its_own(tmp_path, monkeypatch):
     measured, prompt = run.evaluation("cycle-2"), run.text("cycle-3", RunFolder.PROMPT)
     assert f"{measured.lengths.mean():.0f} steps long on average" in prompt
     deaths = np.bincount(measured.deaths, minlength=7)[1:] / len(measured.deaths)
-    assert f"{DEATHS[deaths.argmax()]} {100 * deaths.max():.1f}%" in prompt
+    assert f"{DEATHS[deaths.argmax()]} {percent(100 * deaths.max())}" in prompt
     for held in measured.held["make_iron_pickaxe"][:5]:
-        said = f"{held.conditions[0]} {held.episodes:.1f}% ({held.steps:.2f}%)" in prompt
+        said = f"{held.conditions[0]} {percent(held.episodes)}" in prompt
         assert said == (held.episodes < 95)                         # what was nearly always there is left out
     drawn = missing_html(run)
     assert "all together" in drawn and "make iron pickaxe" in drawn and write_report(run).read_text().count(drawn) == 1

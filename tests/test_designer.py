@@ -312,7 +312,7 @@ def test_adversarial_takes_those_with_the_lowest_returns_in_the_order_drawn():
 
 
 def test_steps_back_from_a_file(tmp_path):
-    "One's own rows of starts: the next one when the last is mastered, and nothing that is not in the file."
+    "One's own ladders: the next stage when the last is mastered, and nothing that is not in the file."
     path, model = tmp_path / "steps.json", CRAFTER.world_class("extended")
     rows = [{"episode_settings": {"length": length, "goal": "make_iron_sword"}} for length in (32, 64, 128)]
     worlds = [check_world(model, row)[0] for row in rows]
@@ -330,12 +330,13 @@ def test_steps_back_from_a_file(tmp_path):
     assert offered((mastered,)) == worlds[1:]
     path.write_text(json.dumps({"collect_drink": rows[:1]}))          # that is not weak
     assert offered() == [model()] * 2
-    for text, told in [("{", "no JSON"), ("[]", "for each objective"), ('{"fly": []}', "no objective fly"),
-                       ('{"make_iron_sword": []}', "at least one"), ('{"make_iron_sword": [{"gnomes": 1}]}', "gnomes")]:
+    for text, told in [("{", "cannot be used"), ("[]", "cannot be used"), ('{"fly": [{}]}', "fly"),
+                       ('{"make_iron_sword": []}', "make_iron_sword"),
+                       ('{"make_iron_sword": [{"gnomes": 1}]}', "gnomes")]:
         path.write_text(text)
         with pytest.raises(DesignerError, match=told):
             offered()
-    with pytest.raises(ValueError, match="no file of steps"):
+    with pytest.raises(ValueError, match="no file of ladders"):
         make_designer("backward", steps=str(tmp_path / "nowhere.json"))
 
 

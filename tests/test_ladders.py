@@ -387,7 +387,8 @@ def test_a_run_with_four_calls_of_a_model(asked):
         assert [one.goal for one in before] == [*json.loads(RECORDED[(2, 1, 0)[number - 2]].read_text())]
     assert sum(len(one.stages) for one in before) == 32
     played = [stage for one in before for stage in one.stages if stage.record.episodes]
-    assert played and all(f"of {stage.record.episodes} episode" in prompt for stage in played)
+    assert played and all(f"% of {stage.record.episodes:,}" in prompt for stage in played)
+    assert len(prompt) / 4 <= 6_000, len(prompt)                       # tokens, by the rule of four characters each
 
 
 def test_by_hand_it_is_the_same_run(asked, tmp_path):

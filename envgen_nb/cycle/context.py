@@ -24,7 +24,7 @@ from .settings import OWN, training_plan
 from ..designer.design import apply_choice, most_learnable
 from ..designer.prompt import DesignContext
 from envgen_nb.designer.records import (
-    Archived, BaseGameStats, LadderRecord, StageRecord, Unlearned, WorldRecord,
+    Archived, BaseGameStats, LadderRecord, StageRecord, Unlearned, WorldRecord, percent,
 )
 from ..designer.reply import Design, ladders_of, origin, parse_reply, strip_markdown
 from ..game.episodes import Episodes
@@ -261,10 +261,9 @@ def _stage(game: Simulator, stage: Design, number: int, episodes: Episodes, step
 def _state(game: Simulator, position: dict[str, Any], goal: str, playing: Sequence[int], stages: int) -> str:
     "Return in words whether a ladder of so many stages is played, and which of them, by their indices."
     rate, shut = position["rate"], position["shut_by"]
-    often = "" if rate is None else f" ({rate:.1f}% in ordinary training episodes)"
+    often = "" if rate is None else f" ({percent(rate)})"
     if position["open"]:
-        at = f"stage {position['at'] + 1} is the first that is not mastered" if position["at"] < stages else (
-            "all stages are mastered")
+        at = f"not mastered: stage {position['at'] + 1}" if position["at"] < stages else "all stages are mastered"
         now = f"playing: {', '.join(str(k + 1) for k in playing)}" if playing else ""
         return "; ".join(filter(None, [f"open{often}", at, now]))
     if shut is None:
@@ -274,7 +273,7 @@ def _state(game: Simulator, position: dict[str, Any], goal: str, playing: Sequen
             "shut: no ordinary training episode has ended yet")
     needs = game.objectives[shut]
     needed = dict(zip(game.prerequisites(goal), position["before"], strict=True))[needs]
-    rarely = "" if needed is None else f" ({needed:.1f}%)"
+    rarely = "" if needed is None else f" ({percent(needed)})"
     return f"shut: {needs} is reached too rarely{rarely}{often and f', itself{often}'}"
 
 # %% ../../nbs/5_cycle/04_context.ipynb #1add0033

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['Probability', 'AtLeastOne', 'drawn_worlds', 'RandomWorlds', 'FixedWorlds', 'come_before', 'from_easy_to_hard',
-           'EasyToHard', 'Adversarial', 'Frontier', 'Missing', 'Backward', 'Ladders', 'NoWorlds']
+           'EasyToHard', 'Adversarial', 'Frontier', 'Missing', 'ladder_file', 'keep_ladders', 'read_ladders',
+           'Backward', 'Ladders', 'NoWorlds']
 
 # %% ../../nbs/2_designer/13_baselines.ipynb #4313ede7
 import itertools
@@ -19,7 +20,7 @@ from pydantic import Field
 from .base import Designer, DesignerError, Reply, Request, make_designer, reply_with
 from .reply import Design, read_reply
 from .trust import Destination
-from ..game.files import parse_json, write_bytes
+from ..game.files import write_bytes
 from ..game.simulator import Simulator
 from ..game.words import counted
 from ..game.world import World, random_world
@@ -264,6 +265,32 @@ class Missing(Frontier):
         rule = "These worlds are by rules, not by a language model."
         return f"Bottleneck: {'; '.join(said)}. {rule}" if said else rule
 
+# %% ../../nbs/2_designer/13_baselines.ipynb #47f0000a
+def ladder_file(path: str | Path | None) -> Path | None:
+    "The path of a file of ladders; `ValueError` if it is not there."
+    file = None if path is None else Path(path).expanduser()
+    if file is not None and not file.is_file():
+        raise ValueError(f"there is no file of ladders {path}")
+    return file
+
+
+def keep_ladders(file: Path | None, folder: Path, option: str) -> dict[str, Any]:
+    "Copy a file of ladders into a run's folder, and return the designer's option for it."
+    if file is None:
+        return {}
+    write_bytes(folder / "ladders.md", file.read_bytes())
+    return {option: "ladders.md"}
+
+
+def read_ladders(file: Path, request: Request) -> list[Design]:
+    "The stages of the ladders in a file, which has one of the forms of a reply; `DesignerError` if it does not."
+    text = file.read_text(encoding="utf-8")
+    found = read_reply(text, request.model, request.num_worlds, objectives=request.simulator.objectives)
+    if found.complaints:
+        raise DesignerError(f"{file} cannot be used: {'; '.join(map(str, found.complaints))}")
+    return found.designs
+
+
 # %% ../../nbs/2_designer/13_baselines.ipynb #47f00005
 class Backward(Frontier):
     """Worlds that start ever further before what the agent cannot do yet: a step further back once the last one is
@@ -281,37 +308,19 @@ class Backward(Frontier):
         mastered: float = 50.0,  # % of a world's episodes that reach it; then the next one starts further back
         episodes: int = 20,      # of a world that it takes to say so
         begin: float = 0.25,     # share of the cycles before the first of these worlds
-        steps: str | Path | None = None,   # a file with rows of worlds instead of the game's own
+        steps: str | Path | None = None,   # a file of ladders instead of the game's own worlds
     ):
-        if steps is not None and not Path(steps).expanduser().is_file():
-            raise ValueError(f"there is no file of steps {steps}")
         super().__init__(weak=weak, learned=learned)
-        self.mastered, self.episodes, self.begin, self.steps = mastered, episodes, begin, steps
+        self.mastered, self.episodes, self.begin, self.steps = mastered, episodes, begin, ladder_file(steps)
 
     def keep(self, folder: Path) -> dict[str, Any]:
-        if self.steps is None:
-            return {}
-        write_bytes(folder / "steps.json", Path(self.steps).read_bytes())
-        return {"steps": "steps.json"}
+        return keep_ladders(self.steps, folder, "steps")
 
     def row(self, request: Request, objective: str) -> list[World]:
-        "The worlds for an objective, the nearest first; `DesignerError` if the file does not hold rows of worlds."
+        "The worlds for an objective, the nearest first; `DesignerError` if the file does not hold ladders."
         if self.steps is None:
             return request.simulator.backward(objective, request.vocabulary)
-        try:
-            rows = parse_json(Path(self.steps).expanduser().read_bytes())
-            if not isinstance(rows, dict):
-                raise ValueError("it is to hold, for each objective, a list of worlds")
-            if unknown := sorted(set(rows) - set(request.simulator.objectives)):
-                raise ValueError(f"{request.simulator.name} has no objective {', '.join(unknown)}")
-            if objective not in rows:
-                return []
-            worlds, complaints = load_worlds(request.model, json.dumps(rows[objective]))
-            if complaints:
-                raise ValueError(f"{objective}, {'; '.join(map(str, complaints))}")
-            return worlds
-        except (OSError, ValueError) as error:
-            raise DesignerError(f"{self.steps} cannot be used: {error}") from None
+        return [design.world for design in read_ladders(self.steps, request) if design.goal == objective]
 
     def offer(self, request: Request, objective: str, rates: Mapping[str, float]) -> list[Design]:
         if request.cycle <= self.begin * request.num_cycles:
@@ -338,15 +347,10 @@ class Ladders(Designer):
         *,
         file: str | Path | None = None,   # in a form that a reply may have; None: the game's own ladders
     ):
-        if file is not None and not Path(file).expanduser().is_file():
-            raise ValueError(f"there is no file of ladders {file}")
-        self.file = file
+        self.file = ladder_file(file)
 
     def keep(self, folder: Path) -> dict[str, Any]:
-        if self.file is None:
-            return {}
-        write_bytes(folder / "ladders.md", Path(self.file).expanduser().read_bytes())
-        return {"file": "ladders.md"}
+        return keep_ladders(self.file, folder, "file")
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
         game = request.simulator
@@ -357,11 +361,7 @@ class Ladders(Designer):
                 raise DesignerError(f"{game.name} has no ladders of its own in the vocabulary {request.vocabulary}: "
                                     "name a file of ladders")
             return reply_with(own, f"These are the ladders of {game.name}, written by hand.")
-        text = Path(self.file).expanduser().read_text(encoding="utf-8")
-        found = read_reply(text, request.model, request.num_worlds, objectives=game.objectives)
-        if found.complaints:
-            raise DesignerError(f"{self.file} cannot be used: {'; '.join(map(str, found.complaints))}")
-        return reply_with(found.designs, f"These ladders are from {Path(self.file).name}.")
+        return reply_with(read_ladders(self.file, request), f"These ladders are from {self.file.name}.")
 
 # %% ../../nbs/2_designer/13_baselines.ipynb #e7ac235f
 class NoWorlds(Designer):

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from envgen_nb.designer.records import (
-    Archived, BaseGameStats, LadderRecord, Unlearned, WorldRecord, format_archive, format_ladders, format_original,
-    format_result, format_results, format_unlearned,
+    Archived, BaseGameStats, LadderRecord, Unlearned, WorldRecord, format_archive, format_beside, format_ladders,
+    format_original, format_result, format_results, format_unlearned, percent,
 )
 from ..game.files import write_text
 from ..game.registry import Registry, is_target
@@ -332,7 +332,8 @@ def format_remarks(
 
 
 def _stage_remarks(simulator: Simulator, ladders: Sequence[LadderRecord], origins: Sequence[str]) -> str:
-    """What the designer of these ladders did not know: a list, each remark once, with the stages that it is about.
+    """What the designer of these ladders did not know: a list with a heading, each remark once, with the stages that it
+    is about; nothing where there is nothing to say.
     `origins` of all environments of the cycle, as for `format_remarks`."""
     found: dict[str, list[str]] = {}
     for ladder in ladders:
@@ -340,8 +341,8 @@ def _stage_remarks(simulator: Simulator, ladders: Sequence[LadderRecord], origin
             origin = _ORIGINS.get(origins[stage.number - 1] if origins and stage.number else "")
             for remark in [*map(str, simulator.warnings(stage.record.world)), *([origin] if origin else [])]:
                 found.setdefault(remark, []).append(f"{ladder.goal} {number}")
-    return "\n".join(f"- {remark} ({', '.join(stages)})." for remark, stages in found.items()) or (
-        "- No setting is known to be without effect.")
+    lines = [f"- {remark} ({', '.join(stages)})." for remark, stages in found.items()]
+    return "\n".join(["What to know about these stages:", "", *lines]) if lines else ""
 
 # %% ../../nbs/2_designer/02_prompt.ipynb #8920f459
 @dataclass(frozen=True)
@@ -361,13 +362,14 @@ class DesignContext:
 
 
 def format_rates(feedback: Mapping[str, tuple[float, float]], context: DesignContext) -> str:
-    "Success rates to a tenth, with what they were before: `name: 43.7% (before: 31.4%)`; else as `format_feedback`."
+    "Success rates, in brackets what they were before: `name: 44% (5.3%)`; else as `format_feedback`."
     if not context.episodes:
         return (format_feedback(feedback)
                 + "\n\nThe first number is the mean over several evaluations, the second their standard deviation.")
-    lines = [f"{name}: {mean:.1f}%" + (f" (before: {context.before[name][0]:.1f}%)" if name in context.before else "")
-             for name, (mean, _) in feedback.items()]
-    return "\n".join([f"Of {counted(context.episodes, 'episode')}:", *lines])
+    before = {name: f" ({percent(mean)})" for name, (mean, _) in context.before.items()}
+    lines = [f"{name}: {percent(mean)}{before.get(name, '')}" for name, (mean, _) in feedback.items()]
+    brackets = ", in brackets what it was before" if before else ""
+    return "\n".join([f"Of {counted(context.episodes, 'episode')}{brackets}:", *lines])
 
 # %% ../../nbs/2_designer/02_prompt.ipynb #40ac0002
 BOTTLENECK = ("Before the environments, say in one line that begins with `Bottleneck:` what you believe keeps the "
@@ -403,15 +405,16 @@ def prompt_values(
     if feedback is not None:
         values["rates"] = format_rates(feedback, said)
         values["feedback"] = format_feedback(feedback) if said.records is None else values["rates"]
-    alone = (f"\n\nEnvironments that belong to no ladder:\n\n{format_results(said.records, simulator.costs)}"
-             if said.records else "")
     values |= {"plan": said.plan, "results": format_results(said.records or (), simulator.costs),
                "original": format_original(said.original) if said.original else "",
                "archive": format_archive(said.archive), "bottleneck": BOTTLENECK if said.bottleneck else "",
-               "ladders": format_ladders(said.ladders or (), simulator.costs) + alone,
                "unlearned": format_unlearned(said.unlearned), "lessons": said.lessons}
     if feedback is not None or previous:
         values |= {"previous": format_previous(previous), "remarks": format_remarks(simulator, previous, origins)}
+    if said.ladders is not None:
+        often = {name: mean for name, (mean, _) in (feedback or {}).items()}
+        values["ladders"] = "\n\n".join(filter(None, (format_ladders(said.ladders, simulator.costs),
+                                                      format_beside(said.records or (), often))))
     if said.ladders:
         values["remarks"] = _stage_remarks(simulator, said.ladders, origins)
     return values

@@ -20,7 +20,7 @@ from .fast.dynamics import CONDITIONS
 from .fast.engine import Engine, prepare
 from .reference import ACTIONS, ITEMS, LENGTH, OBJECTIVES, SIZE
 from .games import EngineSpec, Reference
-from .world import MOMENTS, CrafterWorld, meaning
+from .world import MOMENTS, CrafterWorld, meaning, shown_in_the_bag, with_all_before
 from ...game.vector import GameVectorEnv, check_worlds
 from ...game.vector import base_seeds, check_number, copy_arrays, step_limits
 
@@ -209,22 +209,22 @@ def _around(values: np.ndarray) -> str:
 
 @patch
 def moment_facts(self: CrafterVectorEnv) -> dict[str, str]:
-    "Return what is in the bag in the moments of each kind, how the player is, when they are, and what is achieved."
+    """Return what is in the bag in the moments of each kind, how the player is, when they are, and what is achieved
+    beside what the bag shows, and what the moment comes after."""
     found = {}
     for kind, (name, count) in enumerate(self.moments.items()):
         games = self._engine.moments[kind * KEPT:kind * KEPT + count]
         if not count:
             continue
         having = {item: games["inventory"][:, k] for k, item in enumerate(ITEMS)}
-        bag = [item if item.endswith(("pickaxe", "sword")) else f"{item} {_around(amount)}"
-               for item, amount in having.items() if item not in _VITALS and np.median(amount) > 0]
+        held = [item for item, amount in having.items() if item not in _VITALS and np.median(amount) > 0]
+        bag = [item if item.endswith(("pickaxe", "sword")) else f"{item} {_around(having[item])}" for item in held]
         vitals = [f"{item} {_around(having[item])}" for item in _VITALS if np.median(having[item]) <= 6]
         often = dict(zip(OBJECTIVES, (games["achievements"] > 0).mean(0).tolist(), strict=True))
-        achieved = [objective for objective, share in often.items() if share > 0.5]
-        missing = [objective for objective in OBJECTIVES if objective not in achieved]
-        said = ", ".join(achieved) if len(achieved) <= len(missing) else f"all but {', '.join(missing)}"
+        shown = shown_in_the_bag(held) | with_all_before(name.removeprefix("after "))
+        said = ", ".join(objective for objective, share in often.items() if share > 0.5 and objective not in shown)
         found[name] = (f"bag: {', '.join(bag) or 'nothing'}; {''.join(f'{one}; ' for one in vitals)}"
-                       f"step {_around(games['step'])}; achieved: {said or 'nothing'}")
+                       f"step {_around(games['step'])}; also achieved: {said or 'nothing'}")
     return found
 
 

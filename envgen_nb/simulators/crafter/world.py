@@ -7,11 +7,13 @@ __all__ = ['Rarity', 'Biome', 'Density', 'Thing', 'Objective', 'Moment', 'TimeOf
            'PREREQUISITES', 'RARITIES', 'LANDSCAPES', 'NO_CREATURES', 'POPULATIONS', 'THINGS', 'MOMENTS', 'PLACES',
            'RIPE', 'CLOCKS', 'LIFE', 'EnvironmentSettings', 'InventorySettings', 'CrafterWorld',
            'PublishedCrafterWorld', 'with_pickaxes', 'CreatureSettings', 'StartSettings', 'EpisodeSettings',
-           'achieved_at_start', 'ExtendedCrafterWorld', 'Ore', 'Landscape', 'Population', 'Meaning', 'meaning']
+           'with_all_before', 'shown_in_the_bag', 'achieved_at_start', 'ExtendedCrafterWorld', 'Ore', 'Landscape',
+           'Population', 'Meaning', 'meaning']
 
 # %% ../../../nbs/9_simulators/crafter/01_world.ipynb #86623e3c
 import functools
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
@@ -160,17 +162,23 @@ PREREQUISITES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _with_all_before(objective: str) -> set[str]:
+def with_all_before(objective: str) -> set[str]:
     "An objective and everything that comes before it."
-    return {objective}.union(*map(_with_all_before, PREREQUISITES.get(objective, ())))
+    return {objective}.union(*map(with_all_before, PREREQUISITES.get(objective, ())))
+
+
+def shown_in_the_bag(items: Iterable[str]) -> set[str]:
+    "The objectives that things in the bag show: getting them, and everything that comes before that."
+    return set().union(*(with_all_before(f"{'make' if item.endswith(('pickaxe', 'sword')) else 'collect'}_{item}")
+                         for item in items))
 
 
 def achieved_at_start(world: "ExtendedCrafterWorld") -> tuple[str, ...]:
     "What counts as achieved when an episode starts, in the order of the objectives."
     given = set(world.episode_settings.achieved or ())
-    for name, count in world.inventory_settings.model_dump(exclude_none=True).items() if IN_THE_BAG in given else ():
-        if count:
-            given |= _with_all_before(f"{'make' if name.endswith(('pickaxe', 'sword')) else 'collect'}_{name}")
+    if IN_THE_BAG in given:
+        bag = world.inventory_settings.model_dump(exclude_none=True)
+        given |= shown_in_the_bag(item for item, count in bag.items() if count)
     return tuple(name for name in get_args(Objective) if name in given)
 
 # %% ../../../nbs/9_simulators/crafter/01_world.ipynb #5270c6c3
