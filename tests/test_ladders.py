@@ -456,7 +456,7 @@ def test_the_last_correction_is_short(asked):
     context = replace(context, ladders=tuple(ladders), episodes=300, before={name: (rate, 1.0) for name, rate in
                                                                              RATES.items()},
                       original=replace(context.original, rates=RATES, facts=dict.fromkeys(FROM, FACTS)), unlearned=(
-                          Unlearned("place_stone", 82.0, 75.3, ("make_iron_pickaxe, stage 3",)),))
+                          Unlearned("place_stone", 82.0, 75.3, (3,)),))
     prompt = update_prompt(load_templates(), CRAFTER, "extended", 2, context.before, (), context=context)
     assert sum(len(one.stages) for one in ladders) == 27 and played == 15
     assert len(prompt) / 4 <= 6_000, len(prompt) / 4

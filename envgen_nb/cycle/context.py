@@ -321,8 +321,7 @@ def unlearned(
         best, episodes = max(earlier, default=now)
         noise = math.sqrt(best * (1 - best) / episodes + now[0] * (1 - now[0]) / now[1])
         if best - now[0] > 2 * noise:
-            stages = tuple(f"{ladder.goal}, stage {number}" for ladder in ladders
-                           for number, stage in enumerate(ladder.stages, 1)
+            stages = tuple(stage.number for ladder in ladders for stage in ladder.stages
                            if stage.record.success and name not in stage.record.success)
             found.append(Unlearned(name, 100 * best, 100 * now[0], stages))
     return tuple(found)

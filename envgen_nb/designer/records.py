@@ -229,7 +229,7 @@ class Unlearned:
     objective: str
     before: float                 # % of the episodes at the best measurement
     now: float                    # % at the last one
-    stages: tuple[str, ...] = ()  # played since then, in which it counts as achieved or is not there
+    stages: tuple[int, ...] = ()  # numbers of those in which it counts as achieved or is not there
 
 # %% ../../nbs/2_designer/01_records.ipynb #4ec04d04
 MASTERED, ENOUGH = 50, 20   # % and episodes; of a stage that is reached less often the prompt says what was spent
@@ -334,5 +334,6 @@ def format_unlearned(unlearned: Sequence[Unlearned]) -> str:
     if not unlearned:
         return ""
     lines = [f"- {one.objective}: {percent(one.before)}, now {percent(one.now)}"
-             + (f"; it earns nothing in: {', '.join(one.stages)}" if one.stages else "") for one in unlearned]
+             + (f"; it earns nothing in {', '.join(f'[{number}]' for number in one.stages)}" if one.stages else "")
+             for one in unlearned]
     return "\n".join(["What is being unlearned: skills that were reached more often, by more than chance.", "", *lines])
