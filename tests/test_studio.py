@@ -871,8 +871,9 @@ def test_a_finished_run_has_next_steps(tmp_path, whole, monkeypatch):
         time.sleep(0.05)
     assert "report.html" in said[-1] and (studio.run.path / "report.html").exists()
     assert len([text for text in said if "<progress" in text and "part " in text]) > 5
-    press["Set a longer one"].click()
-    assert studio.page == "Train"
+    planned = studio.run.settings.num_cycles
+    press["Go on"].click()
+    assert studio.run.settings.num_cycles == planned + 2 and row.layout.display == "none" and studio.session.error == ""
     press["Start another one"].click()
     assert studio.run.path.name != "run" and row.layout.display == "none" and studio.session.error == ""
 

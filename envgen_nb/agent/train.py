@@ -206,15 +206,13 @@ def change(self: Trainer, changes: Changes) -> Episodes:
 
 @patch
 def finish(self: Trainer) -> Episodes:
-    "Return the episodes that end with the training: the current ones and those that wait."
+    "Return the episodes that end with the training, the current ones and those that wait; all of them can go on."
     cut = [running(self.venv)]
     if self.waiting:
         states, waiting = self.venv.get_state(), np.isin(np.arange(self.venv.num_envs), list(self.waiting))
-        for i, (state, _) in self.waiting.items():
-            states[i] = state
-        self.venv.set_state(states)
+        self.venv.set_state([self.waiting[i][0] if i in self.waiting else state for i, state in enumerate(states)])
         cut.append(running(self.venv, waiting))
-        self.waiting = {}
+        self.venv.set_state(states)
     return Episodes.join(cut)
 
 # %% ../../nbs/3_agent/11_train.ipynb #6697701a

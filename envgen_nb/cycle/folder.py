@@ -143,6 +143,8 @@ class RunFolder:
     BOTTLENECK = "bottleneck.md"                           # what the designer says it is
     DESIGNER = "designer.json"                             # its name, and its model if there is one
     TRIAL, THOUGHTS = "trial", "thoughts-{}.md"            # of a cycle: the folder of its second question; of a reply
+    ENDS = "ends"                                          # of a run that went on: folders 1, 2, …, of each earlier end
+    EXPERIMENT = "experiment.toml"                         # in an experiment's folder, two above those of its runs
 
     def __init__(
         self,
@@ -179,6 +181,7 @@ def _read_info(path: Path) -> dict[str, Any]:
         _check(isinstance(info["settings"], dict), "it holds no settings")
         checked_settings(info["settings"])
         _check(info["threads"] is None or (type(info["threads"]) is int and info["threads"] > 0), "threads is wrong")
+        _check(all(type(plan["steps"]) is int and plan["cycle"] for plan in info.get("plans", ())), "plans is wrong")
         return info
 
     try:
@@ -494,6 +497,13 @@ def evaluations(self: RunFolder) -> dict[str, Evaluation]:
 @patch
 def finished(self: RunFolder) -> bool:
     return self.evaluation(self.cycles[-1]) is not None
+
+
+@patch
+def plans(self: RunFolder) -> list[dict[str, Any]]:
+    """Return the plans of a run that has gone on after its end, without the present one: `num_cycles`, `final_steps`,
+    the last `cycle` with its `rollouts`, the `steps` and the `score` at the end, and the folder of what was `kept`."""
+    return self.info.get("plans", [])
 
 
 @patch(as_prop=True)

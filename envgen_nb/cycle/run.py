@@ -8,6 +8,7 @@ __all__ = ['CHECKPOINT_SECONDS', 'run_all', 'run_cycles']
 # %% ../../nbs/5_cycle/08_run.ipynb #e0517d7c
 import contextlib
 import dataclasses
+import json
 import math
 import os
 import random
@@ -39,7 +40,9 @@ from envgen_nb.cycle.state import (
     unusable,
 )
 from ..game.episodes import Course, Curriculum, Episodes
-from ..game.files import FolderGone, append_jsonl, hold_folder, machine, watch_place, write_json
+from envgen_nb.game.files import (
+    FolderGone, append_jsonl, hold_folder, machine, read_jsonl, watch_place, write_json, write_text,
+)
 from ..game.world import World, random_world
 
 # %% ../../nbs/5_cycle/08_run.ipynb #36f540f1
@@ -251,6 +254,24 @@ def _evaluate(ctx: RunContext, cycle: str) -> Iterator[Event]:
         ctx.writer.add_scalar(f"success/{objective}", mean, learner.steps)
     yield Evaluated(cycle, success, score, float(np.mean(found.returns)), round(ctx.seconds_per_evaluation, 2))
 
+# %% ../../nbs/5_cycle/08_run.ipynb #fc6c8bf3
+def _remove_cuts(ctx: RunContext) -> None:
+    "Remove from the last record of an earlier plan the episodes that only its end had cut."
+    for plan in ctx.run.plans():
+        path = ctx.run.file(RunFolder.METRICS, plan["cycle"])
+        if ctx.learner.steps != plan["steps"] or not path.exists():
+            continue
+        ctx.trainer = ctx.trainer or _make_trainer(ctx)
+        running, (*records, last) = ctx.trainer.finish(), read_jsonl(path)
+        count = len(running)
+        ends = ctx.run.episodes(last)[-count:]
+        if count and ends.cut.all() and np.array_equal(ends.lengths, running.lengths) and np.array_equal(
+                ends.worlds, running.worlds):
+            kept = {name: column[:-count] for name, column in last["episodes"].items()}
+            if not any(kept["cut"]):
+                del kept["cut"]
+            write_text(path, "".join(json.dumps(one) + "\n" for one in [*records, last | {"episodes": kept}]))
+
 # %% ../../nbs/5_cycle/08_run.ipynb #931e8cd3
 def run_all(ctx: RunContext) -> Iterator[Event]:
     "Do the whole run; what is done already is passed over."
@@ -260,6 +281,7 @@ def run_all(ctx: RunContext) -> Iterator[Event]:
     if changes and not run.finished():
         run.info["machines"] = [*known, here]
         write_json(run.file(RunFolder.INFO), run.info)
+    _remove_cuts(ctx)
     steps = sum(ctx.rounds.values()) * ctx.preset.batch
     yield Started(run.path.name, bool(run.evaluations()), steps, here, tuple(changes))
     for number, cycle in enumerate(run.cycles):

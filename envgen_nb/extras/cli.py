@@ -136,22 +136,26 @@ def _run(args: argparse.Namespace) -> int:
 
 
 @subcommand(*RUN,
+            arg("-p", "--parameter", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
+                help="a setting that is to change: of a finished run num_cycles or final_steps, to go on with it, e.g. "
+                "-p num_cycles 8; of any run its designer and the like; may be repeated"),
             *(arg(f"--max-{name}", type=int, help=f"another limit than before: {text}") for name, text in (
                 ("reasks", "how often a wrong reply goes back"), ("calls", "model calls of the whole run"),
                 ("tokens", "tokens of the whole run"))))
 def _resume(args: argparse.Namespace) -> int:
-    "Go on with a run that was stopped or killed."
+    "Go on with a run that was stopped or killed, or with a finished one: -p num_cycles 8."
     from envgen_nb.cycle.edit import CAPS, change_settings
     from envgen_nb.cycle.create import designer_of
     from envgen_nb.cycle.folder import RunFolder
-    from envgen_nb.cycle.settings import NAMING, asked_servers, check_designer
+    from envgen_nb.cycle.settings import NAMING, RunSettings, asked_servers, check_designer
     from envgen_nb.designer.prompt import check_words, load_templates
+    from envgen_nb.experiment.batch import parse_parameters
     limits = {name: limit for name in ("max_reasks", *CAPS) if (limit := getattr(args, name)) is not None}
     run = _open(args)
     if run.settings.learner in ("taught", "model"):                # these have caps of their own
         limits["learner_options"] = run.settings.learner_options | {
             name: limit for name, limit in limits.items() if name in CAPS}
-    run = change_settings(run, **limits)
+    run = change_settings(run, **parse_parameters(args.parameter, RunSettings.model_fields, "a run") | limits)
     if not run.designed():
         check_words(load_templates(run.file(RunFolder.TEMPLATES)))
         designer = designer_of(run)

@@ -23,7 +23,7 @@ from fastcore.basics import patch
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, HasTraits, Int, Tuple, Unicode
 
-from ..cycle.edit import EditError, Position, design_again, edit_worlds, position
+from ..cycle.edit import EditError, Position, change_settings, design_again, edit_worlds, position
 from ..cycle.edit import take_back as take_design_back
 from ..cycle.folder import RunFolder, counted_in
 from ..cycle.events import Accepted, Evaluated, Event, Training
@@ -149,7 +149,7 @@ def objection(run: RunFolder | None, where: Position | None, action: str) -> str
     if run is None or where is None:
         return "start a new run, or open an earlier one"
     if where.step == "done":
-        return "this run is finished; start a new one, or open another"
+        return "this run is finished; go on with more cycles, start a new one, or open another"
     if action == "generate":
         if not designs_worlds(run.settings.designer):
             return f"the designer {run.settings.designer!r} makes no worlds: choose another one, or train"
@@ -292,6 +292,20 @@ def open(self: Session, path: str | Path) -> None:
         self.must_be_idle()
         self._show(RunFolder(path))
         self.wanted = None
+
+
+@patch
+def extend(
+    self: Session,
+    cycles: int,     # more than the run has
+    steps: int,      # more than it has after the last cycle
+) -> None:
+    "Give a finished run more cycles or steps."
+    with show_errors(self):
+        self.must_be_idle()
+        plan = self.run.settings
+        self._show(change_settings(self.run, num_cycles=plan.num_cycles + cycles,
+                                   final_steps=plan.final_steps + steps))
 
 
 @patch

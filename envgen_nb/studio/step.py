@@ -124,16 +124,21 @@ def finished_view(
     report: widgets.Button,        # of `share_view`
     share: widgets.Button,
     new: Callable[[], None],       # begins a new run
-    settings: Callable[[], None],  # opens the page on which a run's length is set
 ) -> widgets.Widget:
     "What can be done when a run is finished; nothing before."
+    cycles, steps = (widgets.BoundedIntText(
+        value, 0, 10**9, step, description=name, tooltip=tooltip, layout=widgets.Layout(width="180px"),
+        style={"description_width": "initial"}) for value, step, name, tooltip in (
+            (2, 1, "More cycles", "so many more cycles than the run has"),
+            (0, 10_000, "More steps", "so many more steps in the original game, after the last cycle")))
     whole = row(
         widgets.HTML("The run is finished. Next:"),
         button("Make its report", report.tooltip, report.click, session, report.icon, "primary"),
         button("Share it", share.tooltip, share.click, session, share.icon),
         button("Start another one", "A new run with the settings of the Prompt and Train pages", new, session, "plus"),
-        button("Set a longer one", "A run ends where its settings say: set more cycles or steps, for a new run",
-               settings, session, "sliders"))
+        cycles, steps,
+        button("Go on", "Add them to this run, which then goes on in its folder; where it ended before is kept",
+               lambda: session.extend(cycles.value, steps.value), session, "forward"))
     show_if(session, ["where", "busy"], lambda: session.where and session.where.step == "done" and not session.busy,
             whole)
     return whole

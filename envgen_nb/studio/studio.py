@@ -244,7 +244,7 @@ class Studio:
         self.view = column(widgets.HTML(STYLE + "<style>.envgen-still { display: none; }</style>"),
                            runs_view(session, self.new, report, share, present, help_view(), shared),
                            self.asking, self.road, self.buttons, status_view(session),
-                           finished_view(session, report, share, self.new, lambda: self.open_page("Train")),
+                           finished_view(session, report, share, self.new),
                            self.tabs, Keys())
         self.view.add_class("envgen-studio")
 
