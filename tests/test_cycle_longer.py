@@ -120,3 +120,14 @@ def test_resume_goes_on_with_a_finished_run(tmp_path, capfd):
     assert main(["resume", str(run.path), "-p", "num_cycles", "2"]) == 0
     assert "objective " in capfd.readouterr().out and RunFolder(run.path).settings.num_cycles == 2
     assert RunFolder(run.path).finished()
+
+
+def test_a_later_prompt_is_printed_as_it_was_sent(tmp_path, capsys):
+    run = create_run(make_settings(**SMALL | {"num_cycles": 2}), tmp_path / "run")
+    assert main(["prompt", str(run.path)]) == 2 and "there are: none" in capsys.readouterr().err
+    list(run_cycles(run.path))
+    for options, cycle in (([], "cycle-2"), (["--cycle", "1"], "cycle-1"), (["--cycle", "cycle-2"], "cycle-2")):
+        assert main(["prompt", str(run.path), *options]) == 0
+        assert capsys.readouterr().out == (run.path / cycle / "prompt.md").read_text() + "\n"
+    assert main(["prompt", str(run.path), "--cycle", "3"]) == 2
+    assert "has no prompt of cycle-3; there are: cycle-1, cycle-2" in capsys.readouterr().err

@@ -188,7 +188,7 @@ def test_the_programs_run(block, tmp_path):
 def test_small_programs_run(name, monkeypatch, tmp_path):
     """In this process, each page's after one another."""
     monkeypatch.chdir(tmp_path)
-    shared = {"__name__": "a_page"}
+    shared = {"__name__": "__main__"}
     for block in PROGRAMS[name]:
         for long, short in SMALLER.items():
             block = re.sub(rf"\b{long}\b", short, block)
@@ -361,7 +361,7 @@ def test_the_package_is_whole(tmp_path, long):
     """A wheel has every module, the prompt templates and the lab notebooks, and finds them where no clone is."""
     source, site, empty = tmp_path / "source", tmp_path / "site", tmp_path / "empty"
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "envgen_nb", "nbs"):       # building leaves files there
+    for name in ("pyproject.toml", "README.md", "LICENSE", "envgen_nb", "nbs", "docs"):   # building leaves files there
         sh(["cp", "-r", ROOT / name, source / name])
     pip = [sys.executable, "-m", "pip"]
     sh([*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path, source])
