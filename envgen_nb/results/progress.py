@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from IPython.display import HTML, display
+
 from jinja2 import TemplateError
 from tqdm import tqdm
 
@@ -88,6 +88,7 @@ def follow(
     every: float = 0.5,         # seconds between two updates, at the least
 ) -> Iterator[Event]:           # the same events
     "Yield the events of a run and update a panel in the notebook."
+    from IPython.display import HTML, display          # takes a quarter of a second: not at each command
     records: list[dict[str, Any]] = []
     handle, shown = display(HTML(panel(records)), display_id=True), 0.0
     for event in events:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.optimize import brentq
+
 from scipy.special import ndtr, ndtri, stdtrit
 
 # %% ../../nbs/6_results/01_statistics.ipynb #eea6ea32
@@ -82,6 +82,7 @@ def _wins_interval(value: float, ours: int, base: int) -> tuple[float, float]:
         spread = 1 + ((ours + base) / 2 - 1) * ((1 - true) / (2 - true) + true / (1 + true))
         return (value - true) ** 2 - ndtri(0.975) ** 2 * true * (1 - true) * spread / (ours * base)
 
+    from scipy.optimize import brentq                  # takes half a second: not at each command
     return (brentq(beyond, 0, min(value, 1 - 1e-9)) if value > 0 else 0.0,           # at 0 and 1 both sides are 0
             brentq(beyond, max(value, 1e-9), 1) if value < 1 else 1.0)
 

@@ -22,6 +22,7 @@ from traitlets import HasTraits, Unicode
 from ..experiment.file import Experiment
 from ..experiment.folder import ExperimentFolder, RunStatus
 from ..experiment.places import make_place
+from ..experiment.run_list import rows_text
 from ..experiment.schedule import mean_seconds, run_experiment
 from ..game.files import write_text
 from ..game.words import counted
@@ -121,9 +122,7 @@ def results_text(folder: ExperimentFolder) -> str:
     lines = []
     named = shown_measures(folder.experiment.measures)
     for header, rows in (*(measure_rows(folder, name) for name in named), step_rows(folder)):
-        widths = [max(map(len, cells)) for cells in zip(header, *rows, strict=True)]
-        lines += ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-                  for line in [header, *rows]] + [""]
+        lines += [rows_text(header, rows), ""]
     return "\n".join([*lines, *answer(folder), over(folder)]).rstrip()
 
 # %% ../../nbs/8_studio/12_experiment_view.ipynb #7f1f2bad
