@@ -101,6 +101,8 @@ def test_what_cannot_be(tmp_path):
         change_settings(run, num_cycles=3)
     (tmp_path / "aside.pt").rename(run.path / "checkpoint.pt")
     session = Session(run)
+    session.extend(0, 0)
+    assert session.error == "nothing is added: name more cycles, or more steps"
     session.extend(0, 2048)
     assert session.error == "" and session.where.cycle == "cycle-2" and session.run.cycles[-1] == "final"
     session.extend(1, 0)

@@ -644,6 +644,24 @@ def test_a_run_from_the_studio_beside_one_without(seen, place):
     seen.note("a run from the studio, times one without", ours / without)
 
 
+@pytest.mark.long
+def test_a_finished_run_goes_on(seen, place):
+    """With a cycle more, in its folder; the plan before is kept."""
+    status(seen, "the run is finished")
+    cycles = run(place, "pace").settings.num_cycles
+    more = studio(seen).get_by_label("More cycles")
+    more.fill("1")
+    seen.page.keyboard.press("Tab")
+    seen.shot("lab-finished", studio(seen).get_by_text("The run is finished. Next:").locator(".."))
+    studio(seen).get_by_role("button", name="Go on").click()
+    status(seen, "the agent is to be measured")
+    more.wait_for(state="hidden")
+    press(seen, "All cycles")
+    status(seen, "the run is finished", 240)
+    later = run(place, "pace")
+    assert later.settings.num_cycles == cycles + 1 and [plan["num_cycles"] for plan in later.plans()] == [cycles]
+
+
 def test_nobody_complained(seen):
     """The last of this file: nothing in the browser's console, nothing in the logs of server and kernel."""
     assert seen.errors == [] and seen.lab.complaints() == []

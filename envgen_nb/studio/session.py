@@ -303,6 +303,8 @@ def extend(
     "Give a finished run more cycles or steps."
     with show_errors(self):
         self.must_be_idle()
+        if not cycles and not steps:
+            raise EditError("nothing is added: name more cycles, or more steps")
         plan = self.run.settings
         self._show(change_settings(self.run, num_cycles=plan.num_cycles + cycles,
                                    final_steps=plan.final_steps + steps))
