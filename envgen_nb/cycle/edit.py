@@ -152,6 +152,9 @@ def check_longer(
     if not run.finished():
         raise EditError(f"{path.name} is not finished, and only a finished run gets more cycles or steps. Let it end "
                         f"first: {resume_command(path)}")
+    if not run.metrics(run.cycles[-1]):
+        raise EditError(f"{path.name} has no record of its training in {run.cycles[-1]}/{RunFolder.METRICS}, so it "
+                        "cannot go on: start a new run")
     if cycles < was.num_cycles:
         raise EditError(f"num_cycles: {was.num_cycles} cycles are done, so it must be {was.num_cycles + 1} or more, "
                         f"got {cycles}")
