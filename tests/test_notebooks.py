@@ -45,7 +45,7 @@ LONG = {
         "simulators.crafter.fast.random", "simulators.crafter.fast.terrain", "simulators.crafter.fast.threads",
         "simulators.crafter.games", "simulators.crafter.player", "simulators.crafter.simulator",
         "simulators.crafter.vector", "simulators.heist.game", "simulators.heist.simulator", "simulators.heist.vector",
-        "simulators.minigrid", "studio.compare", "studio.forms", "studio.editor",
+        "simulators.minigrid", "simulators.minigrid_tasks", "studio.compare", "studio.forms", "studio.editor",
         "studio.conversation", "studio.session", "studio.step", "studio.studio", "studio.play",
         "studio.worlds",
 }

@@ -115,8 +115,8 @@ def ways(
     return Ways(free, facing, standing)
 
 # %% ../../nbs/9_simulators/minigrid/02_text.ipynb #43c00011
-OPTIONS = ("reach the target", "pick up a key", "pick up a ball", "pick up a box", "open a door", "open a box",
-           "drop it", "explore")
+OPTIONS = ("reach the target", "pick up a key that fits", "pick up a key", "pick up a ball", "pick up a box",
+           "open a door", "open a box", "drop it", "explore")
 
 
 def _fits(view: View, colour: str) -> bool:
@@ -130,8 +130,8 @@ def _candidates(option: str, view: View) -> list[Seen]:
     kind = option.rpartition(" ")[2]
     if option == "reach the target":
         return [one for one in view.things if (one.kind, one.colour) == view.wanted]
-    if option == "pick up a key":
-        return sorted((one for one in others if one.kind == "key"), key=lambda one: not _fits(view, one.colour))
+    if option.startswith("pick up a key"):
+        return [one for one in others if one.kind == "key" and _fits(view, one.colour) == option.endswith("fits")]
     if option == "open a door":
         return sorted((one for one in others if one.state in ("closed", "locked")), key=lambda one: (
             one.state == "locked" and view.held != ("key", one.colour)))
