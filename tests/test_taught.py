@@ -6,6 +6,7 @@ import random
 import re
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -217,3 +218,20 @@ def test_the_teacher_is_followed_and_leaves():
     assert (logits.detach().numpy()[~known] == 0).all()
     options = read_options({"coef": 4, "coef_last": 1, "anneal_steps": 100, "until_steps": 150})
     assert [options.coefficient(steps) for steps in (0, 50, 100, 149, 150)] == [4, 2.5, 1, 1, 0]
+
+
+def test_a_table_of_replies(tmp_path, monkeypatch):
+    """The prompts of the experiments on roles: replies become a table, and one with a complaint makes none."""
+    pytest.importorskip("minigrid")
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "benchmarks"))
+    import roles
+    asked = [Question(f"You are in room {k}.", ("explore", "drop it")) for k in range(roles.AT_ONCE + 1)]
+    Table(dict.fromkeys(asked)).save(tmp_path / "questions.json")
+    for number, count in enumerate((roles.AT_ONCE, 1), 1):
+        (tmp_path / f"teacher-{number}-reply.md").write_text(json.dumps({"answers": [
+            {"situation": k + 1, "probabilities": {"explore": 1}} for k in range(count)]}))
+    assert roles.write_table(tmp_path) == []
+    assert Table.load(tmp_path / "table.json").answers == {one: {"explore": 1.0} for one in asked}
+    (tmp_path / "table.json").unlink()
+    (tmp_path / "teacher-2-reply.md").write_text("I would explore.")
+    assert roles.write_table(tmp_path) and not (tmp_path / "table.json").exists()

@@ -8,7 +8,7 @@ __all__ = ['TASKS', 'DoorKeyWorld', 'ColouredKeysWorld', 'TwoDoorsWorld', 'Block
 
 # %% ../../nbs/9_simulators/minigrid/03_tasks.ipynb #43d00003
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,7 @@ def _colours(random: np.random.Generator, count: int) -> list[str]:
 
 class DoorKeyWorld(MiniGridWorld):
     "Rooms; with nothing set a locked door between two rooms, its key, and a goal behind it."
+    goal: Literal["take_key", "open_door", "reach_target"] | None = MiniGridWorld.model_fields["goal"]
 
     @classmethod
     def usual(cls, random: np.random.Generator) -> dict[str, Any]:
@@ -30,7 +31,7 @@ class DoorKeyWorld(MiniGridWorld):
                 "keys": (Key(colour=colour, room=(0, 0)),)}
 
 
-class ColouredKeysWorld(MiniGridWorld):
+class ColouredKeysWorld(DoorKeyWorld):
     "Rooms; with nothing set a locked door, a goal behind it, and two keys, of which one fits."
 
     @classmethod
@@ -40,7 +41,7 @@ class ColouredKeysWorld(MiniGridWorld):
                 "keys": (Key(colour=colour, room=(0, 0)), Key(colour=other, room=(0, 0)))}
 
 
-class TwoDoorsWorld(MiniGridWorld):
+class TwoDoorsWorld(DoorKeyWorld):
     "Three rooms; with nothing set the agent and a key are between two locked doors, and the goal is behind one."
 
     @classmethod
@@ -53,6 +54,7 @@ class TwoDoorsWorld(MiniGridWorld):
 
 class BlockedWorld(MiniGridWorld):
     "Rooms; with nothing set a box behind a locked door, a ball before the door, and its key."
+    goal: Literal["move_ball", "take_key", "open_door", "reach_target"] | None = MiniGridWorld.model_fields["goal"]
 
     @classmethod
     def usual(cls, random: np.random.Generator) -> dict[str, Any]:
@@ -67,6 +69,10 @@ _SKILLS = " The skills below are the way to the target, and what the agent is to
 _WAY = ("take_key", "open_door", "reach_target")
 
 
+_LAYOUT_RULE = ("A world that leaves out all of columns, rows, agent_room, target_room, doors, keys and distractors is "
+                "laid out as the ordinary game; what is said below of doors and keys left out is about other worlds.")
+
+
 def _task(text: str) -> str:
     "Return the task in words: MiniGrid's rules, and the ordinary game of this task."
     return f"{_GAME}{text}{_SKILLS}"
@@ -74,7 +80,7 @@ def _task(text: str) -> str:
 
 class Task(MiniGrid):
     "MiniGrid with another ordinary game."
-    objectives, rules = _WAY, RULES[:-1]           # the last rule is on actions at random in MiniGrid's own
+    objectives, rules = _WAY, (_LAYOUT_RULE, *RULES[:-1])    # the last one is on actions at random in MiniGrid's own
     requires = MappingProxyType({"take_key": (), "open_door": ("take_key",), "reach_target": ("open_door",)})
     needs = MappingProxyType({name: MiniGrid.needs[name] for name in _WAY})
     practice_settings = MappingProxyType({name: MiniGrid.practice_settings[name] for name in _WAY})

@@ -1,0 +1,91 @@
+"""Prompts for the experiments `roles_…`, in which a language model is a designer, a teacher or a player, and what
+becomes of the replies.
+
+    python benchmarks/roles.py prompts FOLDER    # FOLDER/TASK/teacher-1.md …, ladders.md, and questions.json
+    python benchmarks/roles.py tables FOLDER     # of FOLDER/TASK/teacher-1-reply.md …: FOLDER/TASK/table.json
+
+A prompt to a teacher has at most twenty situations. They are found by playing, half of the games by options at random,
+each kept for a while, and half by actions at random; on one that did not come up a teacher has no opinion. A reply with
+complaints makes no table: the complaints are printed, and go back to the model. `ladders.md` asks a designer for
+ladders before the training. The calls of a player are made by runs with `manual` (docs/guides/player.md).
+"""
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from envgen_nb.cycle.settings import make_settings
+from envgen_nb.designer.prompt import DesignContext, first_prompt, load_templates
+from envgen_nb.designer.teacher import Question, Table, questions, read_answers, teacher_prompt
+from envgen_nb.game.simulator import Simulator
+from envgen_nb.simulators.minigrid_tasks import TASKS
+
+AT_ONCE, ENVS, STEPS, KEPT_FOR = 20, 128, 288, 8
+
+
+def situations(game: Simulator) -> list[Question]:
+    "Return what a teacher would be asked in a game, the most frequent first."
+    text, random, seen = game.text("symbols"), np.random.default_rng(0), Counter()
+    venv, count = game.make_vec(num_envs=ENVS, seed=0, obs="symbols"), len(text.options)
+    (obs, _), memory, chosen = venv.reset(), text.start(ENVS), np.zeros(ENVS, int)
+    for step in range(STEPS):
+        seen.update(questions(text, obs))
+        able = text.possible(obs)
+        drawn = (random.random(able.shape) * able).argmax(1)
+        again = able[np.arange(ENVS), chosen] & (step % KEPT_FOR > 0)
+        chosen = np.where(again, chosen, drawn)
+        actions, memory = text.act(obs, memory, np.eye(count, dtype=bool)[chosen])
+        actions, free = actions.max(1), random.integers(len(game.actions), size=ENVS)
+        actions = np.where((actions < 0) | (np.arange(ENVS) % 2 > 0), free, actions)
+        memory = text.note(memory, actions)
+        obs, _, terminated, truncated, _ = venv.step(actions)
+        memory[terminated | truncated] = text.start(1)
+    found = [one for one, _ in seen.most_common() if len(one.options) > 1]
+    print(f"{game.name}: {len(found)} situations in {ENVS * STEPS:,} steps")
+    return found
+
+
+def write_prompts(game: Simulator, folder: Path) -> None:
+    "Write the prompts to a teacher and to a designer, and the questions in them."
+    folder.mkdir(parents=True)
+    asked = situations(game)
+    Table(dict.fromkeys(asked)).save(folder / "questions.json")
+    for start in range(0, len(asked), AT_ONCE):
+        prompt = teacher_prompt(game, asked[start:start + AT_ONCE])
+        (folder / f"teacher-{start // AT_ONCE + 1}.md").write_text(prompt)
+    templates = load_templates(make_settings(simulator="minigrid", designer="none").templates)
+    (folder / "ladders.md").write_text(first_prompt(templates, game, context=DesignContext(ladders=())))
+
+
+def write_table(folder: Path) -> list[str]:     # complaints
+    "Write the table of the replies, if nothing is wrong in them."
+    asked, answers, complaints = list(Table.load(folder / "questions.json").answers), {}, []
+    for start in range(0, len(asked), AT_ONCE):
+        reply = folder / f"teacher-{start // AT_ONCE + 1}-reply.md"
+        found, wrong = read_answers(reply.read_text(), asked[start:start + AT_ONCE])
+        answers |= found
+        complaints += [f"{reply}: {one}" for one in wrong]
+    if not complaints:
+        Table(answers).save(folder / "table.json")
+    return complaints
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("prompts", "tables"))
+    parser.add_argument("folder", type=Path)
+    args = parser.parse_args()
+    complaints = []
+    for task in TASKS:
+        folder = args.folder / task.name.removeprefix("minigrid-")
+        if args.what == "prompts":
+            write_prompts(task(), folder)
+        else:
+            complaints += write_table(folder)
+    sys.exit("\n".join(complaints) or 0)
+
+
+if __name__ == "__main__":
+    main()
