@@ -7,6 +7,7 @@ from states import same
 from envgen_nb.cycle import edit
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.edit import EditError, change_settings
+from envgen_nb.cycle.events import Evaluated
 from envgen_nb.cycle.folder import RunFolder, RunFolderError
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import SettingsError, make_settings
@@ -76,6 +77,7 @@ def test_a_kill_while_the_end_is_put_aside(tmp_path, monkeypatch):
     def killed(*_):
         raise KeyboardInterrupt
 
+    (run.path / "lessons.md").write_text("- Wood first.")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(edit, "write_json", killed)
         change_settings(run, num_cycles=2)
@@ -84,6 +86,17 @@ def test_a_kill_while_the_end_is_put_aside(tmp_path, monkeypatch):
     assert same(content(RunFolder(run.path)), before)
     run = longer(RunFolder(run.path), num_cycles=2)
     assert same(content(run), content(whole(tmp_path / "two", num_cycles=2)))
+    assert (run.path / "ends/1/lessons.md").read_text() == "- Wood first."
+
+
+def test_a_stop_at_the_steps_at_which_the_plan_before_ended(tmp_path):
+    """There the second cycle ends now, and no step of the training after it is done yet."""
+    run = change_settings(whole(tmp_path / "run", final_steps=4096), num_cycles=2, final_steps=8192)
+    for event in (events := run_cycles(run.path)):
+        if isinstance(event, Evaluated) and event.cycle == "cycle-2":
+            events.close()
+    list(run_cycles(run.path))
+    assert len(RunFolder(run.path).metrics("final")) == 8
 
 
 def test_what_cannot_be(tmp_path):

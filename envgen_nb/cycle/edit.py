@@ -189,15 +189,15 @@ def _put_end_aside(run: RunFolder, settings: RunSettings) -> dict[str, Any]:
         write_json(run.file(RunFolder.FEEDBACK), rates + placebo(settings)[len(rates):])
     if _goes_back(run, settings):
         names = ["final"]
+        run.file(RunFolder.CHECKPOINT).unlink(missing_ok=True)           # the run goes on from the last cycle's
     else:
         names = [f"{last}/{RunFolder.EVALUATION}", *[f"{last}/{RunFolder.CHECKPOINT}"] * (last == "final")]
-    shutil.rmtree(run.file(kept), ignore_errors=True)                    # what a killed attempt has left
     for name in [*names, RunFolder.LESSONS, "lessons"]:
-        if run.file(name).exists():
-            run.file(f"{kept}/{name}").parent.mkdir(parents=True, exist_ok=True)
-            run.file(name).rename(run.file(f"{kept}/{name}"))
-    if names == ["final"]:
-        run.file(RunFolder.CHECKPOINT).unlink(missing_ok=True)           # the run goes on from the last cycle's
+        if (there := run.file(name)).exists():
+            aside = run.file(f"{kept}/{name}")
+            shutil.rmtree(aside, ignore_errors=True)                     # of a killed attempt, made again since then
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            there.rename(aside)
     return {name: getattr(run.settings, name) for name in PLAN} | {
         "cycle": last, "rollouts": record["rollout"] + 1, "steps": record["step"],
         "score": score, "ended": run.events()[-1]["time"], "kept": kept}

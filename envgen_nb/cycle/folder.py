@@ -181,7 +181,9 @@ def _read_info(path: Path) -> dict[str, Any]:
         _check(isinstance(info["settings"], dict), "it holds no settings")
         checked_settings(info["settings"])
         _check(info["threads"] is None or (type(info["threads"]) is int and info["threads"] > 0), "threads is wrong")
-        _check(all(type(plan["steps"]) is int and plan["cycle"] for plan in info.get("plans", ())), "plans is wrong")
+        _check(all(re.fullmatch(r"cycle-\d+|final", plan["cycle"]) and isinstance(plan["score"], int | float) and all(
+            type(plan[name]) is int for name in ("num_cycles", "final_steps", "rollouts", "steps"))
+            for plan in info.get("plans", ())), "plans is wrong")
         return info
 
     try:

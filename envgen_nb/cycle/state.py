@@ -153,8 +153,9 @@ def restore_position(ctx: RunContext) -> None:
     if not (type(trained) is int and type(done) is int and 0 <= trained <= len(ctx.rounds) and done >= 0):
         raise unusable(ctx, "its position is missing")
     for plan in ctx.run.plans():            # the last cycle has become longer: its training goes on
-        if ctx.learner.steps == plan["steps"] and 0 < plan["rollouts"] < ctx.rounds.get(plan["cycle"], 0) and not done:
-            trained, done = trained_after(ctx.rounds, plan["cycle"]) - 1, plan["rollouts"]
+        if (ctx.learner.steps, trained, done) == (plan["steps"], trained_after(ctx.rounds, plan["cycle"]), 0) and (
+                plan["rollouts"] < ctx.rounds.get(plan["cycle"], 0)):
+            trained, done = trained - 1, plan["rollouts"]
     ctx.trained, ctx.rollouts, ctx.saved_step = trained, done, ctx.learner.steps
     now = selected(ctx.run)
     for cycle, steps in ctx.state.get("selected", {}).items():
