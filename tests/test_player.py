@@ -200,6 +200,8 @@ def test_the_cap(tmp_path, capfd):
         assert len(server.requests) == 3
         assert main(["resume", str(run.path), "--max-calls", "4"]) == 1 and len(server.requests) == 4
         assert "4 of 4 (max_calls)" in capfd.readouterr().err
+        options = json.dumps(run.settings.learner_options | {"max_calls": 5})
+        assert main(["resume", str(run.path), "-p", "learner_options", options]) == 1 and len(server.requests) == 5
         with pytest.raises(SettingsError, match="only max_calls and max_tokens can change"):
             change_settings(run, learner_options=run.settings.learner_options | {"turns": 3})
 

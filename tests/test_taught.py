@@ -92,6 +92,7 @@ def test_tables_are_checked(tmp_path):
     ({"coach": 1}, "has no setting 'coach'; it takes: teacher"),
     ({"teacher": "table"}, "needs the setting file"),
     ({"teacher": "scripted", "teacher_options": {"a": 1}}, "takes none"),
+    ({"teacher": "scripted"}, "no player by rules that sees symbols"),
     ({"learner": "scripted"}, "no policy network"),
     ({"coef": -1}, "greater than or equal to 0"),
     ({"teacher": "table", "teacher_options": {"file": "none.json"}}, "read")])

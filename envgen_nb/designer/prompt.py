@@ -61,7 +61,7 @@ PLACEHOLDERS = {
     "num_worlds": "how many environments are asked for",
     "format": "the form of the answer",
     "feedback": "the success rates, one per line",
-    "rates": "the success rates to a tenth, with what they were before; instead of feedback",
+    "rates": "the success rates, in brackets what they were before; instead of feedback",
     "previous": "the environments in which the agent trained",
     "plan": "which cycle this is, how long the agent trains where, and what comes after",
     "results": "what happened in each of these environments",

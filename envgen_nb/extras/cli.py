@@ -180,8 +180,8 @@ def _resume(args: argparse.Namespace) -> int:
     if run.settings.learner in ("taught", "model"):                # these have caps of their own
         limits["learner_options"] = run.settings.learner_options | {
             name: limit for name, limit in limits.items() if name in CAPS}
-    run = change_settings(run, **parse_parameters(args.parameter, RunSettings.model_fields, "a run") | limits)
-    if run.finished():
+    run = change_settings(run, **limits | parse_parameters(args.parameter, RunSettings.model_fields, "a run"))
+    if run.finished() and run.settings.num_cycles:
         print(f"{run.path} is finished; to go on with it, name more cycles: "
               f"{resume_command(run.path)} -p num_cycles {run.settings.num_cycles + 1}", file=sys.stderr)
     if not run.designed():

@@ -262,11 +262,12 @@ class Taught(Learner):
     def for_game(cls, simulator: Simulator, preset: Preset, **options: Any) -> Callable[..., Learner]:
         found = read_options(options)
         check_teacher(found)
-        text = None
-        if found.teacher == "scripted":
-            player = simulator.player(preset.obs)
-            text = player and PlayerLayer(player)
-        text = text or text_layer(simulator, preset.obs)
+        if found.teacher != "scripted":
+            text = text_layer(simulator, preset.obs)
+        elif player := simulator.player(preset.obs):
+            text = PlayerLayer(player)
+        else:
+            raise ValueError(f"{simulator.name} has no player by rules that sees {preset.obs}: choose another teacher")
         kind = learners.find(found.learner)
         if not issubclass(kind, OnPolicyLearner):
             raise ValueError(f"learner: {found.learner} has no policy network that could imitate")

@@ -76,7 +76,8 @@ def _sentences(view: View) -> Iterator[str]:
     "The sentences about one view."
     yield f"Wanted: {' '.join(view.wanted[::-1])}."
     yield f"You hold {'a ' + ' '.join(view.held[::-1]) if view.held else 'nothing'}."
-    yield f"You face {'a ' + view.front if view.front else 'a free cell'}."
+    front = view.front or "free cell"
+    yield f"You face {'an' if front.startswith('open') else 'a'} {front}."
     yield f"Seen: {', '.join(f'{one.name} {one.way}' for one in view.things[:12]) or 'nothing'}."
 
 # %% ../../nbs/9_simulators/minigrid/02_text.ipynb #43c00009
