@@ -919,6 +919,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'envgen_nb.cycle.state.RunContext.wait': ( '5_cycle/state.html#runcontext.wait',
                                                                                   'envgen_nb/cycle/state.py'),
                                        'envgen_nb.cycle.state._last_state': ('5_cycle/state.html#_last_state', 'envgen_nb/cycle/state.py'),
+                                       'envgen_nb.cycle.state._learner_options': ( '5_cycle/state.html#_learner_options',
+                                                                                   'envgen_nb/cycle/state.py'),
                                        'envgen_nb.cycle.state.checkpoint_of': ( '5_cycle/state.html#checkpoint_of',
                                                                                 'envgen_nb/cycle/state.py'),
                                        'envgen_nb.cycle.state.close_context': ( '5_cycle/state.html#close_context',

@@ -117,8 +117,15 @@ def new_learner(run: RunFolder, device: str = "cpu") -> Learner:
     "Return the learner of a run as it is before any training."
     preset = run.settings.agent_preset
     with contextlib.closing(run.simulator.make_vec([run.original], num_envs=1, obs=preset.obs)) as venv:
-        made = learners.find(run.settings.learner).for_game(run.simulator, preset, **run.settings.learner_options)
+        made = learners.find(run.settings.learner).for_game(run.simulator, preset, **_learner_options(run))
         return made(preset, venv.single_observation_space, venv.single_action_space, run.settings.seed, device)
+
+
+def _learner_options(run: RunFolder) -> dict[str, Any]:
+    "Return the learner's options, with the run's own copy of the file that a teacher or a player was given."
+    kept = {"teacher_options": run.file("teacher/given.json"), "player_options": run.file("player/given.jsonl")}
+    given = run.settings.learner_options
+    return given | {name: given.get(name, {}) | {"file": str(file)} for name, file in kept.items() if file.exists()}
 
 
 def load_state(run: RunFolder, cycle: str, learner: Learner, state: dict[str, Any]) -> Learner:
