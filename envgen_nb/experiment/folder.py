@@ -30,7 +30,7 @@ from ..results import measure_all, parse_summary, played, shown_measures
 # %% ../../nbs/7_experiment/02_folder.ipynb #4d11922c
 class ExperimentFolder:
     "The folder of an experiment, made by `open_experiment`; reading it changes nothing."
-    FILE, FILES, TABLE, REPORT = "experiment.toml", "files", "results.csv", "report.html"
+    FILE, FILES, TABLE, REPORT = RunFolder.EXPERIMENT, "files", "results.csv", "report.html"
     SUMMARY, FAILURE, OWNER, LOG = ".json", ".failure.json", ".owner.json", ".log"     # of a run, after its name
 
     def __init__(self, path: str | Path):   # `ExperimentError` if this is no experiment's folder

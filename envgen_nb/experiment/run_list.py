@@ -252,17 +252,16 @@ def group_rows(
     by: Sequence[str],               # columns or settings, each value of which is a group
 ) -> tuple[list[str], list[list[Any]]]:
     "Return header and rows of groups: values, runs, seeds, steps, mean score and return; games are apart."
-    groups: dict[tuple[str, ...], dict[Path, Summary]] = {}
+    grouped: dict[tuple[str, ...], dict[Path, Summary]] = {}
     for path in identical(found):
         values = found[path]["simulator"], *(cell(path, found[path], column_of(name))[1] for name in by)
-        groups.setdefault(values, {})[path] = found[path]
+        grouped.setdefault(values, {})[path] = found[path]
     rows = []
-    for values, of in groups.items():
+    for values, of in grouped.items():
         ends = [{name: cell(path, one, COLUMNS[name])[0] for name in ("steps", "score", "return")}
                 for path, one in of.items()]
-        steps = sorted({f"{end['steps']:,}": end["steps"] for end in ends if end["steps"] is not None}.items(),
-                       key=lambda item: item[1])
+        steps = sorted({end["steps"] for end in ends} - {None})
         rows.append([*values, str(len(of)), str(len({one["seed"] for one in of.values()})),
-                     " to ".join(dict.fromkeys(text for text, _ in (*steps[:1], *steps[-1:]))),
+                     " to ".join(f"{count:,}" for count in dict.fromkeys([*steps[:1], *steps[-1:]])),
                      *(f"{mean(end[name] for end in ends):.1f}" for name in ("score", "return"))])
     return ["game", *by, "runs", "seeds", "steps", "score, %", "return"], rows
