@@ -4,10 +4,10 @@ becomes of the replies.
     python benchmarks/roles.py prompts FOLDER    # FOLDER/TASK/teacher-1.md …, ladders.md, and questions.json
     python benchmarks/roles.py tables FOLDER     # of FOLDER/TASK/teacher-1-reply.md …: FOLDER/TASK/table.json
 
-A prompt to a teacher has at most twenty situations. They are found by playing, half of the games by options at random,
-each kept for a while, and half by actions at random; on one that did not come up a teacher has no opinion. A reply with
-complaints makes no table: the complaints are printed, and go back to the model. `ladders.md` asks a designer for
-ladders before the training. The calls of a player are made by runs with `manual` (docs/guides/player.md).
+A prompt to a teacher has at most twenty situations. They are found by playing, half of the games by options, some at
+random, each kept for a while, and half by actions at random; on one that did not come up a teacher has no opinion. A
+reply with complaints makes no table: the complaints are printed, and go back to the model. `ladders.md` asks a designer
+for ladders before the training. The calls of a player are made by runs with `manual` (docs/guides/player.md).
 """
 import argparse
 import sys
@@ -22,18 +22,19 @@ from envgen_nb.designer.teacher import Question, Table, questions, read_answers,
 from envgen_nb.game.simulator import Simulator
 from envgen_nb.simulators.minigrid_tasks import TASKS
 
-AT_ONCE, ENVS, STEPS, KEPT_FOR = 20, 128, 288, 8
+AT_ONCE, ENVS, STEPS, KEPT_FOR = 20, 128, 576, 8
 
 
 def situations(game: Simulator) -> list[Question]:
     "Return what a teacher would be asked in a game, the most frequent first."
     text, random, seen = game.text("symbols"), np.random.default_rng(0), Counter()
     venv, count = game.make_vec(num_envs=ENVS, seed=0, obs="symbols"), len(text.options)
+    first = np.arange(count, 0, -1)                 # half of the choices are the first that is possible: it gets on
     (obs, _), memory, chosen = venv.reset(), text.start(ENVS), np.zeros(ENVS, int)
     for step in range(STEPS):
         seen.update(questions(text, obs))
         able = text.possible(obs)
-        drawn = (random.random(able.shape) * able).argmax(1)
+        drawn = ((random.random(able.shape) + (random.random((ENVS, 1)) < 0.5) * first) * able).argmax(1)
         again = able[np.arange(ENVS), chosen] & (step % KEPT_FOR > 0)
         chosen = np.where(again, chosen, drawn)
         actions, memory = text.act(obs, memory, np.eye(count, dtype=bool)[chosen])

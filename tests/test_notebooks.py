@@ -2,6 +2,7 @@
 
 The processes are forked from one that has imported what most notebooks need: that would take longer than they do.
 """
+import json
 import multiprocessing
 import os
 import re
@@ -184,3 +185,11 @@ def test_the_fourth_workshop_has_a_board(tmp_path, one_thread):
     assert all(name in told for name in ("ada", "bert", "plain PPO")) and " 3. " in told
     assert re.search("The worlds of: (ada|bert)", told)                     # not of plain PPO, which has none
     assert re.search("2[.] (ada|bert), ladder +make wood pickaxe", told) and "dropped from the cycle before" in told
+
+
+@pytest.mark.long
+def test_the_fifth_workshop_teaches_and_plays(tmp_path, one_thread):
+    """Situations are found, answered and trained with; another table needs another name."""
+    told = shown(5, tmp_path, folder=str(tmp_path / "runs"), steps=32_768)
+    assert "pick up a key that fits" in told and "uniform teacher" in told and "choices: 1" in told
+    assert len(json.loads((tmp_path / "runs" / "me.json").read_text())["answers"]) > 10

@@ -6,10 +6,10 @@ import random
 import re
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+import roles
 import torch
 from chat_server import ChatServer, answer
 
@@ -221,11 +221,8 @@ def test_the_teacher_is_followed_and_leaves():
     assert [options.coefficient(steps) for steps in (0, 50, 100, 149, 150)] == [4, 2.5, 1, 1, 0]
 
 
-def test_a_table_of_replies(tmp_path, monkeypatch):
+def test_a_table_of_replies(tmp_path):
     """The prompts of the experiments on roles: replies become a table, and one with a complaint makes none."""
-    pytest.importorskip("minigrid")
-    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "benchmarks"))
-    import roles
     asked = [Question(f"You are in room {k}.", ("explore", "drop it")) for k in range(roles.AT_ONCE + 1)]
     Table(dict.fromkeys(asked)).save(tmp_path / "questions.json")
     for number, count in enumerate((roles.AT_ONCE, 1), 1):
