@@ -558,14 +558,15 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
     def alone(arm: str, measure: str, name: str = "learners") -> Estimate:
         return mean(measured(name, measure)[arm].values())
 
-    def ladders(arm: str, other: str) -> list[Estimate]:
-        return [_more("ladders", arm, other, measure) for measure in (SCORE, RETURN)]
+    def ladders(arm: str, other: str, name: str = "ladders") -> list[Estimate]:
+        return [_more(name, arm, other, measure) for measure in (SCORE, RETURN)]
 
     pickaxe = measured("transfer_4m", "success at make_iron_pickaxe")
     return [
         ("README.md", "`fixed` is ahead of `random` by {:.1f} in area", [_more("paper", "fixed", "random", AREA)]),
         ("README.md", "beside the best plain PPO: score {:.1f}, {:+.1f}, return {:+.1f};",
          [_end("ladders", "once"), *ladders("once", "plain")]),
+        ("README.md", "at four million steps: {:.1f}; human", [_end("ladders_4m", "rare")]),
         ("README.md", "ends {:.1f} above plain PPO, at four million steps {:.1f}; its return does not: "
          "{:+.1f} and {:+.1f}.", [_more(name, "steps", "plain", measure) for measure in (SCORE, RETURN)
                       for name in ("transfer", "transfer_4m")]),
@@ -584,6 +585,15 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("results_ladders", "never corrected by {:.1f}; that they are behind those of the run itself is not shown "
          "({:.1f})",
          [ladders("once", "placebo")[0], ladders("corrected", "placebo")[0]]),
+        ("results_ladders", "At four million steps they end at {:.1f},", [_end("ladders_4m", "rare")]),
+        ("results_ladders", "human experts, at {:.1f}: {:+.1f} over plain PPO in score, {:+.1f} in return",
+         [_end("ladders_4m", "rare"), *ladders("rare", "plain", "ladders_4m")]),
+        ("results_ladders", "with PPO at {:.1f} ({:+.1f} over plain PPO, return {:+.1f}), those that a person wrote at "
+         "{:.1f} ({:+.1f}, return {:+.1f})",
+         [found for arm in ("lessons", "hand")
+          for found in (_end("ladders_4m", arm), *ladders(arm, "plain", "ladders_4m"))]),
+        ("results_ladders", "between the two is {:+.1f} in score and {:+.1f} in return",
+         ladders("lessons", "hand", "ladders_4m")),
         ("results_worlds", "`rules` differs from `fixed` by {:+.1f} in area and by {:+.1f} in score at the end",
          [_more("paper", "rules", "fixed", AREA), _more("paper", "rules", "fixed")]),
         ("results_worlds", "`fixed` is ahead of `random` by {:.1f} in area, and by {:+.1f} in score and {:+.1f} in "
