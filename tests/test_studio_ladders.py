@@ -159,7 +159,7 @@ def test_templates_of_ladders_are_corrected_and_kept(second, tmp_path, monkeypat
     editor, run = Editor(), RunFolder(second)
     show_run(editor, run)
     editor.facts, editor.kind = latest_facts(run), "correction"
-    assert "stage 1" in editor.filled and editor.complaints == ()
+    assert "\n  1 [1] " in editor.filled and editor.complaints == ()
     editor.correction = editor.correction.replace("{{ladders}}", "")
     assert "{{ladders}} is missing" in editor.complaints[0]
     draft = used_texts(run) | {"first": "mine"}
