@@ -22,7 +22,8 @@ from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import load_agent
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.design import BudgetError
-from envgen_nb.designer.teacher import FromTable, Question, Shuffled, Table, TeacherError, read_answers
+from envgen_nb.designer.teacher import FromTable, Question, Shuffled, Table, TeacherError, read_answers, teachers
+from envgen_nb.extras.taught import imitation_loss, make_teacher, read_options, teaching
 from envgen_nb.game.files import read_jsonl
 from envgen_nb.game.simulator import get_simulator
 
@@ -92,7 +93,7 @@ def test_tables_are_checked(tmp_path):
     ({"coach": 1}, "has no setting 'coach'; it takes: teacher"),
     ({"teacher": "table"}, "needs the setting file"),
     ({"teacher": "scripted", "teacher_options": {"a": 1}}, "takes none"),
-    ({"teacher": "scripted"}, "no player by rules that sees symbols"),
+    ({"teacher": "scripted"}, "minigrid has no player by rules"),
     ({"learner": "scripted"}, "no policy network"),
     ({"coef": -1}, "greater than or equal to 0"),
     ({"teacher": "table", "teacher_options": {"file": "none.json"}}, "read")])
@@ -167,6 +168,20 @@ def test_a_teacher_without_a_folder():
         train(learner, venv, 8)
 
 
+class Brief(teachers.find("uniform")):
+    def __init__(self, file: str):
+        self.words = Path(file).read_text()
+
+
+def test_a_teacher_of_a_package_reads_its_own_file(tmp_path, monkeypatch):
+    """Only the kit's tables are copied into the run's folder."""
+    pytest.importorskip("minigrid")
+    monkeypatch.setitem(teachers.targets, "brief", f"{__name__}:Brief")
+    (tmp_path / "brief.txt").write_text("Be brief.")
+    options = read_options({"teacher": "brief", "teacher_options": {"file": str(tmp_path / "brief.txt")}})
+    assert make_teacher(options, get_simulator("minigrid"), tmp_path).words == "Be brief."
+
+
 def test_a_person_teaches(tmp_path):
     """The prompt is a file, the reply another one; a wrong reply goes back once."""
     pytest.importorskip("minigrid")
@@ -201,7 +216,6 @@ def test_a_person_teaches(tmp_path):
 
 def test_the_teacher_is_followed_and_leaves():
     """With a large c the policy becomes the teacher's; without opinions the loss is PPO's own."""
-    from envgen_nb.extras.taught import imitation_loss, read_options, teaching
     random_ = np.random.default_rng(0)
     weights, actions = random_.dirichlet(np.ones(5), 40), random_.integers(-1, 4, (40, 5))
     found = teaching(weights, actions, 4)

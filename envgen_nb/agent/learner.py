@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['Carry', 'learners', 'Truncation', 'Rollout', 'make_rollout', 'tree_map', 'as_arrays', 'tree_index', 'tree_concat',
-           'tree_copy_', 'batch_size', 'generators', 'noop', 'Learner', 'RandomLearner', 'ScriptedLearner']
+           'tree_copy_', 'batch_size', 'generators', 'noop', 'Learner', 'RandomLearner', 'scripted_player',
+           'ScriptedLearner']
 
 # %% ../../nbs/3_agent/03_learner.ipynb #e964834f
 import copy
@@ -162,6 +163,9 @@ class Learner(ABC):
     def keep_measurement(self, found: Any) -> None:  # noqa: B027 (most learners keep nothing)
         "Keep what it has to say of a measurement, an `Evaluation`, in these files."
 
+    def set_check(self, check: Callable[[], None]) -> None:  # noqa: B027 (most learners never wait)
+        "Take what `act` is to call while it waits in a measurement; it may block, or raise."
+
     def start(self, num_envs: int) -> Carry:
         "Return the carry at the beginning of an episode, for each sub-environment: tensors with N rows."
         return {}
@@ -273,6 +277,17 @@ class RandomLearner(Learner):
         return torch.full((batch_size(obs), int(self.action_space.n)), 1 / int(self.action_space.n))
 
 # %% ../../nbs/3_agent/03_learner.ipynb #f9f8f843
+def scripted_player(simulator: Simulator, obs: str) -> Player:
+    "Return the game's own player by rules; `ValueError` if there is none for this kind of observation."
+    player = simulator.player(obs)
+    if player is None:
+        others = [other for other in simulator.observations if simulator.player(other)]
+        raise ValueError(f"{simulator.name} has no player by rules" + (
+            f" that sees {obs}, but one that sees {' or '.join(others)}: choose such an agent" if others
+            else ", so there is nothing for scripted to play it with"))
+    return player
+
+
 class ScriptedLearner(Learner):
     "The game's own player by rules; it learns nothing, and always does the same in the same place."
 
@@ -283,13 +298,7 @@ class ScriptedLearner(Learner):
     @classmethod
     def for_game(cls, simulator: Simulator, preset: Preset, **options: Any) -> Callable[..., Learner]:
         super().for_game(simulator, preset, **options)
-        player = simulator.player(preset.obs)
-        if player is None:
-            others = [obs for obs in simulator.observations if simulator.player(obs)]
-            raise ValueError(f"{simulator.name} has no player by rules" + (
-                f" that sees {preset.obs}, but one that sees {' or '.join(others)}: choose such an agent" if others
-                else ", so there is nothing for the learner scripted to play it with"))
-        return functools.partial(cls, player)
+        return functools.partial(cls, scripted_player(simulator, preset.obs))
 
     def start(self, num_envs: int) -> Carry:
         return {"memory": torch.from_numpy(self.player.start(num_envs)).to(self.device)}

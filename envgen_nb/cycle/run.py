@@ -238,6 +238,7 @@ def _evaluate(ctx: RunContext, cycle: str) -> Iterator[Event]:
     learner = _left_by(ctx, cycle)
     episodes = ctx.settings.evaluation_runs * ctx.settings.evaluation_episodes
     yield Evaluating(cycle, episodes)
+    learner.set_check(ctx.poll)
     start, seed = ctx.clock(), ctx.seed(2, 1) if cycle == run.cycles[-1] else ctx.seed(2)
     with contextlib.closing(game.make_vec([run.original], num_envs=episodes, seed=seed, obs=ctx.preset.obs, episodes=1,
                                           num_threads=ctx.threads, copy=False)) as venv:

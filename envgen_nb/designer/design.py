@@ -196,7 +196,11 @@ class ModelCalls:
             designer.check()
         self.designer, self.simulator, self.folder = designer, simulator, Path(folder)
         self.budget, self.max_reasks, file = budget, max_reasks, Path(folder) / self.USAGE
-        self.usage = Usage(**parse_json(file.read_bytes())) if file.exists() else NO_USAGE
+        try:
+            self.usage = Usage(**parse_json(file.read_bytes())) + NO_USAGE if file.exists() else NO_USAGE
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{file} is damaged: {error}. Put back a copy of it, or delete it: then what was spent is "
+                             "counted from 0 on") from None
 
     def ask(
         self,

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from ..agent.evaluate import Evaluation, success_rates
-from ..agent.learner import Carry, Learner, as_arrays, batch_size
+from ..agent.learner import Carry, Learner, as_arrays, batch_size, noop
 from ..agent.presets import Preset
 from ..designer.base import NO_USAGE, Usage, make_designer
 from ..designer.design import ModelCalls
@@ -151,6 +151,7 @@ class Calls:
     ):
         self.model, self.form, self.given, self.file = model, form, given, model.folder / "calls.jsonl"
         self.known = read_calls(self.file)
+        self.check: Callable[[], None] = noop              # called while the model is waited for; may raise
 
     def choose(self, moment: Moment, episode: int) -> str:
         "Return the name that was chosen."
@@ -172,7 +173,7 @@ class Calls:
             return wrong
 
         prompt = player_prompt(self.model.simulator, moment, self.form)
-        replies, _ = self.model.ask(f"turn-{len(self.known) + 1}", prompt, read)
+        replies, _ = self.model.ask(f"turn-{len(self.known) + 1}", prompt, read, check=self.check)
         usage = functools.reduce(Usage.__add__, (reply.usage for reply in replies))
         return {"seen": moment.seen, "replies": [reply.text for reply in replies],
                 "choice": found[0] or moment.names[0], "fallback": not found[0], "usage": asdict(usage)}
@@ -211,6 +212,10 @@ class ModelPlayer(Learner):
         self.folder = folder / "player"
         if self.options.player not in CONTROLS:
             self.calls = make_calls(self.options, self.simulator, self.folder)
+
+    def set_check(self, check: Callable[[], None]) -> None:
+        if self.calls:
+            self.calls.check = check
 
     def start(self, num_envs: int) -> Carry:
         self.choices.clear()

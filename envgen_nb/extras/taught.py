@@ -18,12 +18,12 @@ from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
-from ..agent.learner import Carry, Learner, Rollout, as_arrays, batch_size, learners, noop
+from ..agent.learner import Carry, Learner, Rollout, as_arrays, batch_size, learners, noop, scripted_player
 from ..agent.on_policy import OnPolicyLearner
 from ..agent.presets import Preset
 from ..designer.base import make_designer
 from ..designer.design import Budget, ModelCalls
-from ..designer.teacher import ModelTeacher, Question, Table, Teacher, questions, teachers
+from ..designer.teacher import FromTable, ModelTeacher, Question, Table, Teacher, questions, teachers
 from ..game.simulator import Player, Simulator, TextLayer
 
 # %% ../../nbs/extras/11_taught.ipynb #43f00005
@@ -231,7 +231,7 @@ def make_teacher(options: TaughtOptions, simulator: Simulator, folder: Path) -> 
     "Return the teacher of a run; `TeacherError` or `ValueError` if there is no such one, or its table cannot be read."
     given = dict(options.teacher_options)
     if options.teacher in teachers:
-        if "file" in given:                                          # a run goes on without the file that it was given
+        if issubclass(teachers.find(options.teacher), FromTable):    # a run goes on without the file that it was given
             kept = folder / "given.json"
             if not kept.exists():
                 Table.load(given["file"]).save(kept)
@@ -262,12 +262,8 @@ class Taught(Learner):
     def for_game(cls, simulator: Simulator, preset: Preset, **options: Any) -> Callable[..., Learner]:
         found = read_options(options)
         check_teacher(found)
-        if found.teacher != "scripted":
-            text = text_layer(simulator, preset.obs)
-        elif player := simulator.player(preset.obs):
-            text = PlayerLayer(player)
-        else:
-            raise ValueError(f"{simulator.name} has no player by rules that sees {preset.obs}: choose another teacher")
+        text = (PlayerLayer(scripted_player(simulator, preset.obs)) if found.teacher == "scripted"
+                else text_layer(simulator, preset.obs))
         kind = learners.find(found.learner)
         if not issubclass(kind, OnPolicyLearner):
             raise ValueError(f"learner: {found.learner} has no policy network that could imitate")
