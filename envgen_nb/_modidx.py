@@ -1789,6 +1789,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                           'envgen_nb.experiment.run.take': ('7_experiment/run.html#take', 'envgen_nb/experiment/run.py')},
             'envgen_nb.experiment.run_list': { 'envgen_nb.experiment.run_list._age': ( '7_experiment/run_list.html#_age',
                                                                                        'envgen_nb/experiment/run_list.py'),
+                                               'envgen_nb.experiment.run_list._cycles': ( '7_experiment/run_list.html#_cycles',
+                                                                                          'envgen_nb/experiment/run_list.py'),
                                                'envgen_nb.experiment.run_list._plain': ( '7_experiment/run_list.html#_plain',
                                                                                          'envgen_nb/experiment/run_list.py'),
                                                'envgen_nb.experiment.run_list._price_text': ( '7_experiment/run_list.html#_price_text',

@@ -59,4 +59,5 @@ def test_nothing_is_overwritten(tmp_path, monkeypatch, capsys):
         main(["init", "designer"])
         assert text in file.read_text()
     assert main(["init", "game", "random"]) == 2 and "Python has a module random already" in capsys.readouterr().err
-    assert main(["init", "game", "a-b"]) == 2 and "is no name for a file" in capsys.readouterr().err
+    for name in ("a-b", "class"):
+        assert main(["init", "game", name]) == 2 and f"'{name}' is no name for {name}.py" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import label_run
 from envgen_nb.cycle.settings import make_settings
+from envgen_nb.experiment.run_list import find_runs
 from envgen_nb.extras.cli import main
 
 TINY = dict(num_cycles=1, num_worlds=2, cycle_steps=1024, final_steps=0, evaluation_runs=1, evaluation_episodes=2,
@@ -85,6 +86,21 @@ def test_archived_and_damaged_runs_and_other_folders(listed, tmp_path):
     shutil.move("runs", tmp_path / "class" / "ada" / "runs")
     assert "crafter, 4 runs" in listed("class").out and listed().out == "There are no such runs.\n"
     assert listed("class/ada/runs/first", "--columns", "run").out == "crafter, 1 run\nrun\nfirst\n"
+
+
+def test_a_run_that_is_deleted_while_the_list_is_made(tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").touch()
+    glob = Path.glob
+
+    def deletes(self, pattern):
+        found = [*glob(self, pattern)]
+        shutil.rmtree(tmp_path / "one", ignore_errors=True)
+        return found
+
+    monkeypatch.setattr(Path, "glob", deletes)
+    assert find_runs(tmp_path) == [tmp_path.resolve() / "two"]
 
 
 def test_a_tab_completes(made, tmp_path):

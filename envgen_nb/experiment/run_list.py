@@ -8,6 +8,7 @@ __all__ = ['Summary', 'Column', 'COLUMNS', 'LISTED', 'SHOWN', 'find_runs', 'full
            'list_csv', 'group_rows']
 
 # %% ../../nbs/7_experiment/08_run_list.ipynb #68e3cbf3
+import contextlib
 import csv
 import fnmatch
 import io
@@ -40,7 +41,11 @@ def find_runs(
         found |= set(folder.glob(f"{inside}/{RunFolder.INFO}"))
         for file in folder.glob(f"{inside}/{ExperimentFolder.FILE}"):
             found |= set(file.parent.glob(f"*/*/{RunFolder.INFO}"))
-    return [path.parent.resolve() for path in sorted(found, key=lambda path: -path.stat().st_mtime)]
+    changed = dict[Path, float]()
+    for file in found:
+        with contextlib.suppress(FileNotFoundError):       # deleted since
+            changed[file.parent] = file.stat().st_mtime
+    return [path.resolve() for path in sorted(changed, key=changed.get, reverse=True)]
 
 
 def full_name(path: Path) -> str:
@@ -52,10 +57,14 @@ def full_name(path: Path) -> str:
 def read_summary(
     path: Path,
     make: bool = True,         # as for `kept_summary`
+    try_out: Callable[[Summary], Any] = lambda one: None,   # uses the summary; may raise
 ) -> Summary | str | None:     # a text: why the run cannot be listed; None: its summary is not kept
     "Return the summary of a run that may be damaged: a folder can hold anything."
     try:
-        return kept_summary(path, make)
+        one = kept_summary(path, make)
+        if one is not None:
+            try_out(one)
+        return one
     except (RunFolderError, OSError) as error:
         return str(error)
     except Exception as error:
@@ -147,6 +156,11 @@ def _state(path: Path, one: Summary) -> str:
         path.name + ExperimentFolder.FAILURE).exists() else "stopped" if one["scores"] else "begun"
 
 
+def _cycles(one: Summary) -> int:
+    "Return how many cycles have been trained and measured."
+    return sum(name.startswith("cycle-") for name in one["cycles"][1:])
+
+
 def _age(one: Summary) -> float:
     "Return the seconds since something has happened in a run."
     return time.time() - max(changed for changed, _ in one["stamp"][1:]) / 1e9
@@ -156,9 +170,7 @@ LISTED: dict[str, Column] = COLUMNS | {
     "game": ("game", lambda path, one: one["simulator"], ""),
     "learner": ("learner", lambda path, one: one["settings"]["learner"], ""),
     "reward": ("reward", lambda path, one: one["settings"].get("reward", "game"), ""),
-    "cycles": ("cycles", lambda path, one: sum(name.startswith("cycle-") for name in one["cycles"][1:]),
-               lambda one: f"{sum(name.startswith('cycle-') for name in one['cycles'][1:])}"
-                           f"/{one['settings']['num_cycles']}"),
+    "cycles": ("cycles", lambda path, one: _cycles(one), lambda one: f"{_cycles(one)}/{one['settings']['num_cycles']}"),
     "state": ("state", _state, ""),
     "age": ("age", lambda path, one: _age(one), lambda one: duration(_age(one))),
     "path": ("path", lambda path, one: str(path), ""),

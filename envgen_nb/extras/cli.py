@@ -14,6 +14,7 @@ import fnmatch
 import glob
 import importlib.util
 import json
+import keyword
 import logging
 import os
 import re
@@ -658,8 +659,9 @@ def _init(args: argparse.Namespace) -> int:
     "Write a game, a designer, a learner, a curriculum or an experiment to begin from, which runs at once."
     name = args.name or f"my_{args.kind}"
     file = Path(name + (".toml" if args.kind == "experiment" else ".py"))
-    if not name.isidentifier():
-        raise ValueError(f"{name!r} is no name for a file that Python imports: use letters, digits and _, e.g. my_game")
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError(f"{name!r} is no name for {file}: use letters, digits and _, and no keyword of Python, e.g. "
+                         f"my_{args.kind}")
     if file.suffix == ".py" and not file.exists() and importlib.util.find_spec(name):
         raise ValueError(f"Python has a module {name} already, which {file} would hide: choose another name")
     if file.exists() and not (sys.stdin.isatty() and input(

@@ -132,17 +132,13 @@ def read_run(
     make: bool = True,         # as for `kept_summary`
 ) -> Summary | str | None:     # a text: why it cannot be compared; None: it is not kept
     "Return the summary of a run, tried out in the table, the comparison and as lines."
-    one = read_summary(path, make)
-    if not isinstance(one, dict):
-        return one
-    try:
+    def try_out(one: Summary) -> None:
         json.dumps(run_table({path: one}), allow_nan=False)
         difference_html({path: one}, path)
         for line in chain.from_iterable(comparison_series({path: one}).values()):      # to draw 200 takes seconds
             np.array([[*line.x], [estimate.value for estimate in line.y]], float)
-        return one
-    except Exception as error:
-        return f"it holds what no run writes ({type(error).__name__}: {error})"
+
+    return read_summary(path, make, try_out)
 
 # %% ../../nbs/8_studio/07_compare.ipynb #d95e75a3
 class Comparison(HasTraits):
