@@ -6,6 +6,7 @@ import random
 import re
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -170,7 +171,7 @@ def test_a_teacher_without_a_folder():
 
 class Brief(teachers.find("uniform")):
     def __init__(self, file: str):
-        self.words = Path(file).read_text()
+        self.words = Path(file).read_text(encoding="utf-8")
 
 
 def test_a_teacher_of_a_package_reads_its_own_file(tmp_path, monkeypatch):
