@@ -72,7 +72,7 @@ NOTHING = "Nothing has been measured yet."
 def sample_text(run: RunFolder) -> str:
     "Return from how many episodes the rates of the latest measurement are."
     episodes = len(list(run.evaluations().values())[-1].returns)
-    return f"in {episodes:,} episodes of the original game; one run has no interval over seeds"
+    return f"in {counted(episodes, 'episode')} of the original game; one run has no interval over seeds"
 
 
 def of_episodes(run: RunFolder, episodes: int) -> str:
@@ -82,18 +82,24 @@ def of_episodes(run: RunFolder, episodes: int) -> str:
 
 
 def table_text(run: RunFolder) -> str:
-    "Return success rates before and after as text for a terminal; below, the score's two readings and the return."
+    """Return success rates before and after as text for a terminal; below, the score's two readings and the return. A
+    run without training has one measurement, and one column."""
     measured = list(measurements(run).values())
     if not measured:
         return NOTHING
     first, last = measured[0], measured[-1]
-    rows = [f"{'objective':24}{'before':>9}{'after':>9}{'change':>9}"]
-    rows += [f"{c.objective:24}{c.before.value:7.0f} %{c.after.value:7.0f} %{c.gain:+9d}"
-             f"{of_episodes(run, c.after.count)}" for c in changes(first, last)]
-    rows += [sample_text(run),
-             f"\nscore of the policy          {first.score.value:6.1f} % before, {last.score.value:.1f} % after",
-             f"return of its episodes       {first.episode_return.value:6.1f}   before, "
-             f"{last.episode_return.value:.1f} after"]
+    score, earned = (f"{one:6.1f}" for one in (last.score.value, last.episode_return.value))
+    if len(measured) == 1:
+        rows = [f"{'objective':24}{'success':>9}", *(
+            f"{c.objective:24}{c.after.value:7.0f} %{of_episodes(run, c.after.count)}" for c in changes(first, last))]
+        score += " %"
+    else:
+        rows = [f"{'objective':24}{'before':>9}{'after':>9}{'change':>9}", *(
+            f"{c.objective:24}{c.before.value:7.0f} %{c.after.value:7.0f} %{c.gain:+9d}"
+            f"{of_episodes(run, c.after.count)}" for c in changes(first, last))]
+        score = f"{first.score.value:6.1f} % before, {last.score.value:.1f} % after"
+        earned = f"{first.episode_return.value:6.1f}   before, {last.episode_return.value:.1f} after"
+    rows += [sample_text(run), f"\nscore of the policy          {score}", f"return of its episodes       {earned}"]
     if (training := training_score(run)) is not None:
         episodes = training_episodes(run)
         cut = f", {episodes.cut.sum():,} of them cut by the end of training" if episodes.cut.any() else ""
