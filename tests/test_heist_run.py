@@ -19,6 +19,7 @@ from envgen_nb.cycle.events import Training
 from envgen_nb.cycle.folder import RunFolder, RunFolderError
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
+from envgen_nb.designer.records import percent
 from envgen_nb.experiment.batch import play
 from envgen_nb.extras.cli import main
 from envgen_nb.game.episodes import Episodes
@@ -88,7 +89,7 @@ def test_a_designer_is_told_what_happened_in_its_mazes_and_what_was_missing(tmp_
     prompt, measured = run.text("cycle-2", "prompt.md"), run.evaluation("cycle-1")
     assert "What was missing" in prompt and "Environment 1: " in prompt and "open_lock_1 " in prompt
     for held in measured.held["take_gem"][:3]:
-        assert held.episodes == 100 or f"{held.conditions[0]} {held.episodes:.1f}% ({held.steps:.2f}%)" in prompt
+        assert held.episodes == 100 or f"{held.conditions[0]} {percent(held.episodes)}" in prompt
     played = Episodes.join([run.episodes(record, "worlds") for record in run.metrics("cycle-1")])
     assert played.lengths.max() == 40 and (played.unlocked[:, 3] & (played.lengths < 40)).any()
     assert not played.unlocked[:, 6].any() and "what an objective needs" in missing_html(run)

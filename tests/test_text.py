@@ -173,7 +173,7 @@ def test_every_sentence_about_minigrid_is_true(part):
             (words,) = text.describe({name: value[None] for name, value in game.observe("symbols").items()})
             env, longest = game.env, max(longest, tokens(words))
             wanted, held, facing, seen = re.fullmatch(
-                r"Wanted: (.*)\. You hold (?:a )?(.*)\. You face (?:a )?(.*)\. Seen: (.*)\.", words).groups()
+                r"Wanted: (.*)\. You hold (?:a )?(.*)\. You face (?:an? )?(.*)\. Seen: (.*)\.", words).groups()
             assert wanted == f"{game.target.color} {game.target.type}"
             assert held == (f"{env.carrying.color} {env.carrying.type}" if env.carrying else "nothing")
             assert facing == name_of(env.grid.get(*env.front_pos), "free cell")
