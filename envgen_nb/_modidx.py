@@ -285,6 +285,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'envgen_nb.agent.learner.make_rollout': ( '3_agent/learner.html#make_rollout',
                                                                                    'envgen_nb/agent/learner.py'),
                                          'envgen_nb.agent.learner.noop': ('3_agent/learner.html#noop', 'envgen_nb/agent/learner.py'),
+                                         'envgen_nb.agent.learner.require_for': ( '3_agent/learner.html#require_for',
+                                                                                  'envgen_nb/agent/learner.py'),
                                          'envgen_nb.agent.learner.scripted_player': ( '3_agent/learner.html#scripted_player',
                                                                                       'envgen_nb/agent/learner.py'),
                                          'envgen_nb.agent.learner.tree_concat': ( '3_agent/learner.html#tree_concat',

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Carry', 'learners', 'Truncation', 'Rollout', 'make_rollout', 'tree_map', 'as_arrays', 'tree_index', 'tree_concat',
-           'tree_copy_', 'batch_size', 'generators', 'noop', 'Learner', 'RandomLearner', 'scripted_player',
-           'ScriptedLearner']
+           'tree_copy_', 'batch_size', 'generators', 'noop', 'Learner', 'RandomLearner', 'require_for',
+           'scripted_player', 'ScriptedLearner']
 
 # %% ../../nbs/3_agent/03_learner.ipynb #e964834f
 import copy
@@ -277,15 +277,26 @@ class RandomLearner(Learner):
         return torch.full((batch_size(obs), int(self.action_space.n)), 1 / int(self.action_space.n))
 
 # %% ../../nbs/3_agent/03_learner.ipynb #f9f8f843
+def require_for(
+    obs: str,                             # kind of observation
+    simulator: Simulator,
+    find: Callable[[str], Any | None],    # what the game has for a kind of observation; None: nothing
+    lacks: str,                           # for the message: what the game does not have
+    other: str,                           # and that it has it for other kinds, with a {} for each
+    never: str,                           # and what follows where it has it for none
+) -> Any:
+    "Return what a game has for a kind of observation; `ValueError` with the kinds that it has it for."
+    if (found := find(obs)) is not None:
+        return found
+    others = " or ".join(kind for kind in simulator.observations if find(kind))
+    rest = f" {other.format(obs, others)}: choose such an agent" if others else f", {never}"
+    raise ValueError(f"{simulator.name} {lacks}{rest}")
+
+
 def scripted_player(simulator: Simulator, obs: str) -> Player:
     "Return the game's own player by rules; `ValueError` if there is none for this kind of observation."
-    player = simulator.player(obs)
-    if player is None:
-        others = [other for other in simulator.observations if simulator.player(other)]
-        raise ValueError(f"{simulator.name} has no player by rules" + (
-            f" that sees {obs}, but one that sees {' or '.join(others)}: choose such an agent" if others
-            else ", so there is nothing for scripted to play it with"))
-    return player
+    return require_for(obs, simulator, simulator.player, "has no player by rules", "that sees {}, but one that sees {}",
+                       "so there is nothing for scripted to play it with")
 
 
 class ScriptedLearner(Learner):

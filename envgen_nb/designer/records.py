@@ -157,32 +157,30 @@ def format_original(found: BaseGameStats) -> str:
 Condition = tuple[tuple[str, ...], float, float]   # as in `BaseGameStats.held`
 
 
-def shown_conditions(held: Sequence[Condition]) -> list[Condition]:
-    "Of what an objective needs: each alone, the three rarest pairs, and all together."
+def shown_conditions(held: Sequence[Condition], most: int = 3) -> list[Condition]:
+    "Of what an objective needs: each alone, so many of the rarest pairs, and all together."
     together = max(len(names) for names, _, _ in held)
-    pairs = sorted((one for one in held if len(one[0]) == 2 < together), key=lambda one: (one[1], one[2]))[:3]
+    pairs = sorted((one for one in held if len(one[0]) == 2 < together), key=lambda one: (one[1], one[2]))[:most]
     return [one for one in held if len(one[0]) == 1] + pairs + [one for one in held if len(one[0]) == together > 1]
 
 
-def missing_conditions(held: Sequence[Condition]) -> list[Condition]:
+def missing_conditions(held: Sequence[Condition], most: int = 3) -> list[Condition]:
     "Of `shown_conditions` what was not there in every episode; []: nothing was missing."
-    return [one for one in shown_conditions(held) if one[1] < 99.95]             # else it is shown as 100.0%
+    return [one for one in shown_conditions(held, most) if one[1] < 99.95]       # else it is shown as 100.0%
 
 
 def _missing(held: Sequence[Condition]) -> str:
     """What an objective needs and did not always have, in a line: each thing alone, the rarest pair, and all together;
     without what was there in 95% of the episodes."""
-    missing = missing_conditions(held)
+    missing = missing_conditions(held, most=1)
     if not missing:
         steps = max(held, key=lambda one: len(one[0]))[2]
         return f"nothing; all that it needs was there in every episode ({percent(steps)})"
     together = max(len(names) for names, _, _ in missing)
-    common = [one for one in missing if len(one[0]) == 2 < together][1:]       # the rarest pair is the first
     return "; ".join(
         f"all together {percent(often)} ({percent(steps)})" if len(names) == together > 1 else
         f"{' and '.join(names)} {percent(often)}"
-        for names, often, steps in missing
-        if (often < 95 or len(names) == together) and (names, often, steps) not in common)
+        for names, often, steps in missing if often < 95 or len(names) == together)
 
 # %% ../../nbs/2_designer/01_records.ipynb #40ac0004
 def format_archive(archive: Sequence[Archived]) -> str:

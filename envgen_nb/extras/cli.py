@@ -283,15 +283,15 @@ def _runs(args: argparse.Namespace) -> int:
     return 0
 
 # %% ../../nbs/extras/07_cli.ipynb #fbd6f986
-def _own_experiments() -> str:
+def _own_experiments() -> list[str]:
     "The names of the kit's own experiments, without importing what reads them."
-    return ", ".join(sorted(file.stem for file in (PACKAGE / "lab" / "experiments").glob("*.toml")))
+    return sorted(file.stem for file in (PACKAGE / "lab" / "experiments").glob("*.toml"))
 
 
 @subcommand(arg("file", type=path, metavar="FILE", completer=lambda prefix, **_: [
-                name for name in (*_own_experiments().split(", "), *glob.glob("*.toml")) if name.startswith(prefix)],
+                name for name in (*_own_experiments(), *glob.glob("*.toml")) if name.startswith(prefix)],
                 help=lambda: "the experiment: a .toml file, or the name of one of "
-                f"the kit's own: {_own_experiments()}"),
+                f"the kit's own: {', '.join(_own_experiments())}"),
             arg("--folder", type=path, help="where it is kept (default: its name in the runs folder)"),
             arg("--arms", nargs="+", metavar="ARM", help="only these (default: all)"),
             arg("--seeds", nargs="+", type=int, metavar="SEED", help="only these (default: all)"),

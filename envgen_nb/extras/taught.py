@@ -18,7 +18,9 @@ from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
-from ..agent.learner import Carry, Learner, Rollout, as_arrays, batch_size, learners, noop, scripted_player
+from envgen_nb.agent.learner import (
+    Carry, Learner, Rollout, as_arrays, batch_size, learners, noop, require_for, scripted_player,
+)
 from ..agent.on_policy import OnPolicyLearner
 from ..agent.presets import Preset
 from ..designer.base import make_designer
@@ -277,13 +279,8 @@ class Taught(Learner):
 
 def text_layer(simulator: Simulator, obs: str) -> TextLayer:
     "Return the text layer of a game; `ValueError` if this kind of observation has none."
-    text = simulator.text(obs)
-    if text is None:
-        others = [other for other in simulator.observations if simulator.text(other)]
-        raise ValueError(f"{simulator.name} cannot be said in words" + (
-            f" from {obs}, but from {' or '.join(others)}: choose such an agent" if others
-            else ", and a model reads words; see `Simulator.text`"))
-    return text
+    return require_for(obs, simulator, simulator.text, "cannot be said in words", "from {}, but from {}",
+                       "and a model reads words; see `Simulator.text`")
 
 
 def check_teacher(options: TaughtOptions) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 from PIL import Image
 
 from ..agent.clips import Recording, record
-from ..cycle.edit import position
+from ..cycle.edit import PLAN, position
 from ..cycle.context import in_the_original, is_edited, origins, tried_out, world_records
 from ..cycle.events import worked
 from envgen_nb.cycle.folder import (
@@ -84,7 +84,7 @@ def by_hand(run: RunFolder) -> list[str]:
     edited = [cycle for cycle in run.cycles if is_edited(run, cycle)]
     changed = [name for event in run.events() if event["event"] == "Changed"
                for name, value in event.get("now", {}).items()
-               if event.get("was", {}).get(name) != value and name not in ("num_cycles", "final_steps")]
+               if event.get("was", {}).get(name) != value and name not in PLAN]
     return ([f"The worlds of {', '.join(edited)} were edited by hand."] if edited else []) + (
         [f"Settings were changed on the way: {', '.join(dict.fromkeys(changed))}."] if changed else [])
 
