@@ -433,13 +433,15 @@ FACTS = ("in the bag: sapling 1 (0-3), wood 3 (0-9), stone 5 (0-9), coal 1 (0-4)
          "make_wood_sword, place_furnace, place_plant, place_stone, wake_up, and what these take")
 
 
-def test_the_last_correction_is_short(asked):
+@pytest.mark.parametrize("most, characters", [(5, 3.3), (9, 4.0)])
+def test_the_last_correction_is_short(asked, most, characters):
     """With the ladders, their results and the rates of the recorded run at its last correction: 27 stages, 15 of them
-    played, and six of these not mastered."""
+    played, and six of these not mastered; by the usual rule of four characters a token. And with 20 of them, more than
+    the prompt asks for, by what a tokenizer makes of such prompts, at least 3.3 characters a token."""
     ladders, played = [], 0
     for one in ladders_of(read(RECORDED[2].read_text()).designs):
         stages = []
-        for k, world in enumerate(one.stages):
+        for k, world in enumerate(one.stages[:most]):
             record = WorldRecord(world, "", 0, None, None, {})
             if k < len(PLAYED.get(one.goal, ())):
                 rate, episodes, steps = PLAYED[one.goal][k]
@@ -458,8 +460,9 @@ def test_the_last_correction_is_short(asked):
                       original=replace(context.original, rates=RATES, facts=dict.fromkeys(FROM, FACTS)), unlearned=(
                           Unlearned("place_stone", 82.0, 75.3, (3,)),))
     prompt = update_prompt(load_templates(), CRAFTER, "extended", 2, context.before, (), context=context)
-    assert sum(len(one.stages) for one in ladders) == 27 and played == 15
-    assert len(prompt) / 4 <= 6_000, len(prompt) / 4
+    count = sum(len(one.stages) for one in ladders)
+    assert (count, played) == ((27, 15) if most == 9 else (20, 14)) and "at most 18 stages" in prompt
+    assert len(prompt) / characters <= 6_000, len(prompt) / characters
 
 
 # --- stopped and gone on

@@ -825,8 +825,15 @@ def test_what_is_said_of_progress_is_true(tmp_path):
     session.train()
     while not session.training:
         session.wait(0.01)
-    time.sleep(0.3)
-    session.pause()
+    while True:                                                      # paused in a rollout, not between two
+        time.sleep(0.3)
+        session.pause()
+        time.sleep(0.2)
+        session.pause()                                              # and all that happened until then is shown
+        kept = session.run.metrics("cycle-1")[-1:]
+        if session.training["done"] > (kept[0]["step"] if kept else 0):
+            break
+        session.go_on()
     shown = session.training["done"]
     assert f"the whole run: {100 * shown / 196_608:.0f}%, {shown:,} of 196,608 steps" in status_html(session)
     assert f"cycle 1: {100 * session.training['cycle_done'] / 32_768:.0f}% ·" in status_html(session)

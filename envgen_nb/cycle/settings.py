@@ -375,19 +375,19 @@ def _climbing(settings: RunSettings) -> str:
         return ""
     ladder, preset, steps = new_curriculum(settings, settings.seed), settings.agent_preset, settings.cycle_steps
     games, first = ladder.places(), round(ladder.start * settings.total_steps)
-    alone = (f"In the first {counted(first, 'step')} of the {settings.total_steps:,} of the whole training all of them "
-             "are the ordinary game. After that " if first else "")
+    alone = (f"In the first {counted(first, 'step')} of {settings.total_steps:,} all are the ordinary game. After that "
+             if first else "")
     return (f"In each cycle the agent trains for {counted(steps, 'step')}, in {preset.num_envs} games at the same "
             f"time. {alone}{games} of them play stages of ladders, to the end of the training; the others are the "
             f"ordinary game. A ladder is open while its goal is reached in less than {ladder.weak:g}% of the latest "
             f"{ladder.GAME} episodes of the ordinary game, and each direct prerequisite of the goal in more than "
             f"{ladder.learned:g}%. Of an open ladder the first stage that is not mastered is played, and the one after "
-            f"it. A stage is mastered if at least {counted(ladder.enough, 'episode')} of it have ended, and at least "
-            f"{ladder.mastered:g}% of the latest {ladder.STAGE} reached the goal; it can be lost again. At most "
-            f"{counted(ladder.slots, 'stage')} are played at a time, and share the {games} games evenly: first come "
-            "the first stages of all open ladders, the rarest goal first, then their second stages, then environments "
-            f"that are in no ladder. This is decided anew after every {preset.batch:,} steps. While no ladder is open, "
-            "all games are the ordinary game.")
+            f"it. A stage is mastered after at least {counted(ladder.enough, 'episode')} while {ladder.mastered:g}% of "
+            f"the latest {ladder.STAGE} reach the goal; it can be lost again. At most "
+            f"{counted(ladder.slots, 'stage')} are played at a time, and share the {games} games evenly: the first "
+            "stages of all open ladders, the rarest goal first, then their second stages, then environments in no "
+            f"ladder; decided anew after every {preset.batch:,} steps. While no ladder is open, all games are the "
+            "ordinary game.")
 
 
 def training_plan(

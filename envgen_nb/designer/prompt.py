@@ -259,16 +259,19 @@ def describe_parameters(
                                 f"{before}{skills[0]}, or {before}any other of the skills above")
         return text
 
-    def line(p):
+    def said(p):
         notes = [note for note in ("required" * p.required, p.description) if note]
-        own = f"- {p.name}: {allowed(p)}" + (f" ({'; '.join(notes)})" if notes else "")
-        return "\n  ".join([own, *map(line, p.parts if p.kind == "records" else ())])
+        own = allowed(p) + (f" ({'; '.join(notes)})" if notes else "")
+        return "\n  ".join([own, *lines(p.parts if p.kind == "records" else ())])
+
+    def lines(members):       # neighbours of which the same is said are on one line
+        return [f"- {', '.join(p.name for p in same)}: {text}" for text, same in groupby(members, key=said)]
 
     listed = sorted(parameters(model), key=lambda p: len(p.path) > 1)      # a stable sort: free settings first
     blocks = []
     for section, members in groupby(listed, key=lambda p: p.path[:-1]):
         head = [f"In {'.'.join(section)}:"] if section else []
-        blocks.append("\n".join(head + [line(p) for p in members]))
+        blocks.append("\n".join(head + lines(members)))
     return "\n\n".join(blocks)
 
 # %% ../../nbs/2_designer/02_prompt.ipynb #924f4fdd

@@ -243,7 +243,7 @@ def format_ladders(
     for ladder in ladders:
         lines = [f"Ladder {ladder.goal}" + (f": {ladder.state}" if ladder.state else "")]
         if ladder.purpose and (ladder.playing or not ladder.state):
-            lines.append(f"  purpose: {textwrap.shorten(ladder.purpose, 100, placeholder=' …')}")
+            lines.append(f"  purpose: {textwrap.shorten(ladder.purpose, 80, placeholder=' …')}")
         for number, stage in enumerate(ladder.stages, 1):
             count += 1
             now = not ladder.state or number - 1 == ladder.at or number - 1 in ladder.playing
@@ -300,9 +300,12 @@ def _stage(goal: str, stage: StageRecord, costs: Mapping[str, Mapping[str, int]]
 
 def _spent(goal: str, record: WorldRecord, costs: Mapping[str, Mapping[str, int]]) -> str:
     "What the goal takes and was spent in an episode, and on which two objectives most; next to nothing is left out."
-    return "; ".join(f"{much:.1f} {item} ({', '.join(f'{name} {part:.1f}' for name, part in [*on.items()][:2])})"
-                     for item, (much, _, on) in spending(record, costs).items()
-                     if much >= 0.5 and item in costs.get(goal, ()))
+    amounts: dict[str, list[str]] = {}                     # what is spent alike is said once
+    for item, (much, _, on) in spending(record, costs).items():
+        if much >= 0.5 and item in costs.get(goal, ()):
+            most = ", ".join(f"{name} {part:.1f}" for name, part in [*on.items()][:2])
+            amounts.setdefault(f"{much:.1f} {{}} ({most})", []).append(item)
+    return "; ".join(text.format("/".join(items)) for text, items in amounts.items())
 
 # %% ../../nbs/2_designer/01_records.ipynb #4ec04d0b
 def format_beside(

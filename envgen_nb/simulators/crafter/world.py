@@ -28,10 +28,10 @@ Biome = Literal["grassland", "mountain", "beaches", "natural"]
 
 class EnvironmentSettings(Section):
     "What the map is like."
-    target_biome: Biome | None = Field(None, description="the landscape; natural mixes all of them")
-    coal_rarity: Rarity | None = Field(None, description="how much of a mountain is coal")
-    iron_rarity: Rarity | None = Field(None, description="how much of a mountain is iron")
-    diamond_rarity: Rarity | None = Field(None, description="how much of a mountain is diamond")
+    target_biome: Biome | None = Field(None, description="the landscape; natural mixes all, as the ordinary game does")
+    coal_rarity: Rarity | None = Field(None, description="how much of a mountain it is")
+    iron_rarity: Rarity | None = Field(None, description="how much of a mountain it is")
+    diamond_rarity: Rarity | None = Field(None, description="how much of a mountain it is")
     tree_rarity: Rarity | None = Field(None, description="how dense the woods are")
 
 # %% ../../../nbs/9_simulators/crafter/01_world.ipynb #a97eae0c
@@ -40,18 +40,18 @@ _amount, _tool = (functools.partial(Field, None, ge=0, le=most) for most in (9, 
 
 class InventorySettings(Section):
     "What the player carries when an episode starts. A thing may be there without the tool that one needs to get it."
-    sapling: int | None = _amount(description="saplings in the bag")
-    wood: int | None = _amount(description="wood in the bag")
-    stone: int | None = _amount(description="stones in the bag")
-    coal: int | None = _amount(description="coal in the bag")
-    iron: int | None = _amount(description="iron in the bag")
-    diamond: int | None = _amount(description="diamonds in the bag")
-    wood_pickaxe: int | None = _tool(description="a wood pickaxe")
-    stone_pickaxe: int | None = _tool(description="a stone pickaxe")
-    iron_pickaxe: int | None = _tool(description="an iron pickaxe")
-    wood_sword: int | None = _tool(description="a wood sword")
-    stone_sword: int | None = _tool(description="a stone sword")
-    iron_sword: int | None = _tool(description="an iron sword")
+    sapling: int | None = _amount(description="how many are in the bag")
+    wood: int | None = _amount(description="how many are in the bag")
+    stone: int | None = _amount(description="how many are in the bag")
+    coal: int | None = _amount(description="how many are in the bag")
+    iron: int | None = _amount(description="how many are in the bag")
+    diamond: int | None = _amount(description="how many are in the bag")
+    wood_pickaxe: int | None = _tool(description="whether it is in the bag")
+    stone_pickaxe: int | None = _tool(description="whether it is in the bag")
+    iron_pickaxe: int | None = _tool(description="whether it is in the bag")
+    wood_sword: int | None = _tool(description="whether it is in the bag")
+    stone_sword: int | None = _tool(description="whether it is in the bag")
+    iron_sword: int | None = _tool(description="whether it is in the bag")
 
 # %% ../../../nbs/9_simulators/crafter/01_world.ipynb #155a1885
 class CrafterWorld(World):
@@ -108,25 +108,25 @@ Place = Literal["meadow", "mountain edge", "tunnel", "shore"]
 class CreatureSettings(Section):
     "Who lives in the world. The densities hold all episode long; common is the ordinary game's own."
     peaceful: bool | None = Field(None, description="no zombies and no skeletons at all")
-    cows: Density | None = Field(None, description="how many cows live on grass")
-    zombies: Density | None = Field(None, description="how many zombies there are; commonly they come at night")
-    skeletons: Density | None = Field(None, description="how many skeletons live in tunnels")
+    cows: Density | None = Field(None, description="how many there are")
+    zombies: Density | None = Field(None, description="how many there are")
+    skeletons: Density | None = Field(None, description="how many there are")
 
 # %% ../../../nbs/9_simulators/crafter/01_world.ipynb #089d2607
 class StartSettings(Section):
     "How an episode starts."
-    start_from: Moment | None = Field(None, description="a moment of the agent's own episodes in the original game "
+    start_from: Moment | None = Field(None, description="a moment of the agent's own episodes in the ordinary game "
                                                          "from which the game goes on, instead of a new map")
-    place: Place | None = Field(None, description="where the player starts: in the nearest such place to the middle "
-                                                   "of the map, ordinarily in the middle itself")
+    place: Place | None = Field(None, description="the nearest such place to the middle of the map; ordinarily the "
+                                                   "middle itself")
     time_of_day: TimeOfDay | None = Field(None, description="the hour; the ordinary game starts in the morning")
-    near: tuple[Thing, ...] | None = Field(None, max_length=4, description="what stands near the player, each once")
-    plant_grown: int | None = Field(None, ge=0, le=300, description="a sapling stands near the player that has grown "
-                                                                    "for so many steps; it is ripe after more than 300")
-    health: int | None = Field(None, ge=1, le=9, description="health at the start, ordinarily 9")
-    food: int | None = Field(None, ge=1, le=9, description="food at the start, ordinarily 9")
-    drink: int | None = Field(None, ge=1, le=9, description="drink at the start, ordinarily 9")
-    energy: int | None = Field(None, ge=1, le=9, description="energy at the start, ordinarily 9; sleep restores it")
+    near: tuple[Thing, ...] | None = Field(None, max_length=4, description="what is near the player, each once")
+    plant_grown: int | None = Field(None, ge=0, le=300, description="a plant near the player has grown for so many "
+                                                                    "steps; it is ripe after more than 300")
+    health: int | None = Field(None, ge=1, le=9, description="at the start, ordinarily 9")
+    food: int | None = Field(None, ge=1, le=9, description="at the start, ordinarily 9")
+    drink: int | None = Field(None, ge=1, le=9, description="at the start, ordinarily 9")
+    energy: int | None = Field(None, ge=1, le=9, description="at the start, ordinarily 9")
 
 # %% ../../../nbs/9_simulators/crafter/01_world.ipynb #83722025
 IN_THE_BAG = "what the bag shows"
@@ -136,11 +136,11 @@ Achieved = Literal[(*get_args(Objective), IN_THE_BAG)]
 class EpisodeSettings(Section):
     "When an episode ends, and what there is still to achieve in it."
     length: int | None = Field(None, ge=32, le=2048, description="steps after which an episode is cut")
-    goal: Objective | None = Field(None, description="the objective at which an episode is cut, after its reward")
+    goal: Objective | None = Field(None, description="the skill at which an episode is cut, after its reward")
     achieved: tuple[Achieved, ...] | None = Field(
         None, max_length=len(get_args(Objective)),
-        description=f"objectives that count as achieved already and earn nothing; '{IN_THE_BAG}' stands for all that "
-                    "comes before what is in the bag")
+        description=f"skills that count as achieved and earn nothing; '{IN_THE_BAG}' is all that comes before what "
+                    "is in the bag")
 
 # %% ../../../nbs/9_simulators/crafter/01_world.ipynb #0eb6eca7
 PREREQUISITES: dict[str, tuple[str, ...]] = {
@@ -185,26 +185,23 @@ def achieved_at_start(world: "ExtendedCrafterWorld") -> tuple[str, ...]:
 class ExtendedCrafterWorld(CrafterWorld):
     "A Crafter world in the paper's vocabulary and ours."
     constraints: ClassVar[tuple[str, ...]] = (
-        "With peaceful, zombies and skeletons are \"none\" or left out, and near has no skeleton_tunnel.",
-        "near has no cow where cows is \"none\", and no skeleton_tunnel where skeletons is \"none\".",
+        "With peaceful, zombies and skeletons are \"none\" or left out.",
+        "near has no cow where cows is \"none\", and no skeleton_tunnel where skeletons is \"none\" or with peaceful.",
         "plant_grown puts a plant near the player: near has no ripe_plant then, and at most three things.",
         "goal is not what start_from comes after (not collect_coal with \"after collect_coal\"), and not in achieved.",
-        f"Where achieved has '{IN_THE_BAG}', goal is not what a thing in inventory_settings shows, nor what comes "
-        "before it: with a stone_pickaxe not make_stone_pickaxe, collect_stone, make_wood_pickaxe, place_table or "
-        "collect_wood.",
+        f"Where achieved has '{IN_THE_BAG}', goal is not what inventory_settings shows: with a stone_pickaxe "
+        "not make_stone_pickaxe, nor collect_stone or what comes before that.",
         "near and achieved name each thing once.",
     )
     facts: ClassVar[tuple[str, ...]] = (
-        "What is near is at most 3 cells away in each direction. Between a table and a furnace that are near together "
-        "there is a cell from which both are in reach.",
-        "With start_from the map stays as it is: place and the rarities change nothing. What inventory_settings, "
-        "health, food, drink and energy say replaces what the moment has. What was reached before it counts as "
-        "achieved.",
+        "What is near is at most 3 cells away; from one cell a table and a furnace that are near are both in reach.",
+        "With start_from the map stays, so place and rarities change nothing. What the bag, health, food, drink and "
+        "energy are set to replaces what the moment has. What was reached before it counts as achieved.",
         "What counts as achieved earns nothing, and the agent unlearns it, in the ordinary game too.",
-        "What is given in the bag is soon spent on other things: an agent that is given just what the goal needs "
-        "seldom reaches it.",
-        "What is learned from moments of the agent's own episodes, with gifts added, shows in the ordinary game more "
-        "than what is learned on new maps with gifts.",
+        "What is given in the bag is soon spent on other things: given just what the goal needs, the agent seldom "
+        "reaches it.",
+        "What is learned from moments of the agent's own episodes with gifts shows in the ordinary game more than what "
+        "is learned on new maps with gifts.",
     )
     creature_settings: CreatureSettings = CreatureSettings()
     start_settings: StartSettings = StartSettings()
