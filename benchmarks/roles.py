@@ -3,11 +3,14 @@ becomes of the replies.
 
     python benchmarks/roles.py prompts FOLDER    # FOLDER/TASK/teacher-1.md …, ladders.md, and questions.json
     python benchmarks/roles.py tables FOLDER     # of FOLDER/TASK/teacher-1-reply.md …: FOLDER/TASK/table.json
+    python benchmarks/roles.py sizes FOLDER      # of FOLDER/TASK-SEED, where `manual` played: TASK/player-sizes.json
 
 A prompt to a teacher has at most twenty situations. They are found by playing, half of the games by options, some at
 random, each kept for a while, and half by actions at random; on one that did not come up a teacher has no opinion. A
 reply with complaints makes no table: the complaints are printed, and go back to the model. `ladders.md` asks a designer
-for ladders before the training. The calls of a player are made by runs with `manual` (docs/guides/player.md).
+for ladders before the training. `sizes` counts the calls of a player and the characters of its prompts and replies,
+which were carried by hand, so that tokens can be estimated; it writes into the recordings. The calls of a player are
+made by runs with `manual` (docs/guides/player.md).
 """
 import argparse
 import sys
@@ -19,9 +22,11 @@ import numpy as np
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.prompt import DesignContext, first_prompt, load_templates
 from envgen_nb.designer.teacher import Question, Table, questions, read_answers, teacher_prompt
+from envgen_nb.game.files import write_json
 from envgen_nb.game.simulator import Simulator
 from envgen_nb.simulators.minigrid_tasks import TASKS
 
+RECORDINGS = Path(__file__).parent.parent / "nbs" / "lab" / "experiments" / "recordings" / "roles"
 AT_ONCE, ENVS, STEPS, KEPT_FOR = 20, 128, 576, 8
 
 
@@ -73,15 +78,28 @@ def write_table(folder: Path) -> list[str]:     # complaints
     return complaints
 
 
+def write_sizes(task: str, folder: Path) -> None:
+    "Write how many calls each episode of a player took, and how long its prompts and replies were."
+    found = {}
+    for episode in sorted(folder.glob(f"{task}-*")):
+        texts = {what: [path.read_text() for path in episode.glob(f"{what}-*.md")] for what in ("prompt", "reply")}
+        found[episode.name.removeprefix(f"{task}-")] = {
+            "calls": len(texts["prompt"]), "characters": {what: sum(map(len, some)) for what, some in texts.items()}}
+    write_json(RECORDINGS / task / "player-sizes.json", found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("prompts", "tables"))
+    parser.add_argument("what", choices=("prompts", "tables", "sizes"))
     parser.add_argument("folder", type=Path)
     args = parser.parse_args()
     complaints = []
     for task in TASKS:
-        folder = args.folder / task.name.removeprefix("minigrid-")
-        if args.what == "prompts":
+        name = task.name.removeprefix("minigrid-")
+        folder = args.folder / name
+        if args.what == "sizes":
+            write_sizes(name, args.folder)
+        elif args.what == "prompts":
             write_prompts(task(), folder)
         else:
             complaints += write_table(folder)

@@ -19,8 +19,9 @@ from envgen_nb.designer.prompt import PLACEHOLDERS
 from envgen_nb.experiment import benchmark
 from envgen_nb.experiment.file import own_experiments, read_experiment
 from envgen_nb.game.files import read_jsonl
+from envgen_nb.game.words import counted
 from envgen_nb.results import RETURN, limits_of, shown_measures
-from envgen_nb.results.charts import COLOURS, alone, chart, points, svg
+from envgen_nb.results.charts import COLOURS, Drawing, Series, alone, chart, estimate_traces, points, svg
 from envgen_nb.results.figures import percents_moved
 from envgen_nb.results.progress import duration
 from envgen_nb.results.statistics import PERCENT, Estimate, iqm, mean, paired
@@ -29,7 +30,7 @@ from envgen_nb.studio.experiment_view import ends, gain_curves, plus_minus, sett
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
-from records import RECORDS, names, opened, report, unpack  # noqa: E402, F401
+from records import KEPT, RECORDS, names, opened, report, unpack  # noqa: E402, F401
 
 PAGES = (ROOT / "README.md", RECORDS / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")))
 ARMS = {      # what they are, in words
@@ -77,7 +78,18 @@ LADDERS = {      # the arms of the experiment `ladders`
     "placebo": "those that it wrote and corrected for the run of another seed",
     "lessons": "corrected, and it had lessons of other runs",
     "rare": "the same, with the learner `ppo-rare`"}
+ROLES = {        # the arms of the experiments `roles_…`
+    "none": "PPO alone",
+    "designer": "ladders of a language model",
+    "teacher": "its answers to each situation",
+    "both": "the ladders and the answers",
+    "player": "it plays itself, by options",
+    "uniform": "a teacher to which all options are the same",
+    "shuffled": "the answers, dealt to other options"}
+TASKS = {"roles_door_key": "A door and its key", "roles_coloured_keys": "Keys of two colours",
+         "roles_two_doors": "Two doors", "roles_blocked": "A blocked door"}      # those that are recorded are shown
 SCORE, AREA = "score at the end", "area under the curve"
+TO_80 = "steps to a score of 80"
 FIRST = {"feedback": "feedback", "mixture": "mixture"}      # the heading of the first column, where it is not worlds
 
 
@@ -123,6 +135,40 @@ def ladders(name: str) -> str:
         rows.append(row + [f"{mean(_skill(name, arm, skill).values()).value:.1f}" for skill in skills])
     return table(["ladders", "seeds", "score at the end", "IQM", "more than `plain`", "return", "more than `plain`",
                   *(f"{skill}, %" for skill in skills)], rows, "l")
+
+
+@cache
+def role_tokens(name: str) -> dict[str, tuple[float, float]]:
+    "What each role of a model cost: arm → calls and tokens, estimated as four characters each; a player's: an episode."
+    folder = KEPT / "recordings" / "roles" / name.removeprefix("roles_").replace("_", "-")
+    sizes = {path.name: len(path.read_text()) / 4 for path in folder.glob("*.md")}
+    played = json.loads((folder / "player-sizes.json").read_text()).values()
+    asked = [name for name in sizes if re.fullmatch(r"teacher-\d+\.md", name)]
+    teacher = len(asked), sum(size for name, size in sizes.items() if name.startswith("teacher"))
+    designer = 1, sum(size for name, size in sizes.items() if name.startswith("ladders"))
+    player = mean(one["calls"] for one in played).value, mean(sum(one["characters"].values()) / 4
+                                                              for one in played).value
+    both = designer[0] + teacher[0], designer[1] + teacher[1]
+    return {"none": (0, 0), "designer": designer, "teacher": teacher, "both": both,
+            "player": player, "uniform": (0, 0), "shuffled": teacher}
+
+
+def roles(name: str) -> str:
+    "What a language model is worth in each of its roles, in a task: success over the training, and tokens."
+    area, ends, steps, rows = measured(name, AREA), measured(name, SCORE), measured(name, TO_80), []
+    for arm, words in ROLES.items():
+        calls, tokens = role_tokens(name)[arm]
+        known = [value for value in steps[arm].values() if math.isfinite(value)]
+        rows.append([f"`{arm}`: {words}", plus_minus(mean(area[arm].values())),
+                     "" if arm == "none" else plus_minus(paired(area[arm], area["none"]), signed=True),
+                     f"{len(known)} of {len(area[arm])}",
+                     "" if not known or arm == "player" else f"{mean(known).value:,.0f}",
+                     plus_minus(mean(ends[arm].values())),
+                     *(["–"] * 2 if not calls else [f"{calls:.1f}".removesuffix(".0"), f"{tokens:,.0f}"])])
+        if arm == "player":
+            rows[-1][-2:] = [f"{one} an episode" for one in rows[-1][-2:]]
+    return table(["a language model is", "success over the training, %", "more than `none`", "runs that reach 80%",
+                  "after steps", "success at the end, %", "calls", "tokens"], rows, "l")
 
 
 def _skill(name: str, arm: str, skill: str) -> dict[int, float]:
@@ -516,6 +562,7 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           **{name: partial(experiment, name) for name in ARMS}, "steps played": steps_played,
           "skills": partial(skills, {("transfer", "steps"): "1.96M: ", ("transfer_4m", "steps"): "4M: "}),
           "ladders, skills": partial(skills, {("ladders", "corrected"): "", ("ladders", "once"): ""}),
+          **{name: partial(roles, name) for name in TASKS if name in names()},
           "ladders": partial(ladders, "ladders"), "ladders, 4m": partial(ladders, "ladders_4m"),
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
@@ -561,6 +608,12 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
     def ladders(arm: str, other: str, name: str = "ladders") -> list[Estimate]:
         return [_more(name, arm, other, measure) for measure in (SCORE, RETURN)]
 
+    def sooner(arm: str) -> Estimate:
+        "Thousands of steps to 80% less half of those of PPO alone."
+        steps = measured("roles_door_key", TO_80)
+        return paired({seed: step / 1000 for seed, step in steps[arm].items()},
+                      {seed: step / 2000 for seed, step in steps["none"].items()})
+
     pickaxe = measured("transfer_4m", "success at make_iron_pickaxe")
     return [
         ("README.md", "`fixed` is ahead of `random` by {:.1f} in area", [_more("paper", "fixed", "random", AREA)]),
@@ -594,6 +647,13 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
           for found in (_end("ladders_4m", arm), *ladders(arm, "plain", "ladders_4m"))]),
         ("results_ladders", "between the two is {:+.1f} in score and {:+.1f} in return",
          ladders("lessons", "hand", "ladders_4m")),
+        ("results_roles", "(thousands of steps less than that half: {:+.1f})", [sooner("teacher")]),
+        ("results_roles", "was or higher: {:+.1f} and {:+.1f} percentage points",
+         [_more(name, "teacher", "none") for name in ("roles_door_key", "roles_blocked")]),
+        ("results_roles", "leads on: {:+.1f} with a door", [_more("roles_door_key", "uniform", "none", AREA)]),
+        ("results_roles", "in half of PPO's steps ({:+.1f} thousand)", [sooner("uniform")]),
+        ("results_roles", "worth little: {:+.1f} behind", [_more("roles_blocked", "uniform", "none", AREA)]),
+        ("results_roles", "too little time left: {:+.1f} with", [_more("roles_door_key", "shuffled", "none", AREA)]),
         ("results_worlds", "`rules` differs from `fixed` by {:+.1f} in area and by {:+.1f} in score at the end",
          [_more("paper", "rules", "fixed", AREA), _more("paper", "rules", "fixed")]),
         ("results_worlds", "`fixed` is ahead of `random` by {:.1f} in area, and by {:+.1f} in score and {:+.1f} in "
@@ -666,6 +726,29 @@ def next_goal() -> str:
     return svg(figure, width=960, title="How often the next achievement is found")
 
 
+def over_tokens() -> Drawing:
+    "Success over the training by the tokens that it took, a panel for each task; what plays pays for each episode."
+    panels, episodes = [], (1, 10, 100, 1000)
+    for name, title in TASKS.items():
+        if name not in names():
+            continue
+        area, tokens = measured(name, AREA), {arm: size for arm, (_, size) in role_tokens(name).items()}
+        right = tokens["player"] * episodes[-1]
+        low = mean(area["none"].values())
+        traces = [go.Scatter(x=[min(tokens["designer"], tokens["teacher"]) / 2, right], y=[low.value] * 2, name="none",
+                             mode="lines", line={"color": COLOURS[7], "dash": "dot"})]
+        for arm, colour in zip(("designer", "teacher", "both", "shuffled"), COLOURS, strict=False):
+            traces += estimate_traces(Series(arm, [tokens[arm]], [mean(area[arm].values())], colour), band=False)
+        level = mean(area["player"].values()).value
+        traces.append(go.Scatter(x=[tokens["player"] * count for count in episodes], y=[level] * len(episodes),
+                                 name="player", mode="lines+markers", line={"color": COLOURS[4]},
+                                 text=[f"{counted(count, 'episode')}: {level:.0f}%" for count in episodes]))
+        panels.append(chart(traces, title, x_title="tokens", height=300, above=True))
+        panels[-1].update_xaxes(type="log").update_yaxes(range=[-3, 105])
+    return svg(*panels, width=560, columns=2, title="Success over the training, in percent, over a model's tokens; "
+               "of a player for 1, 10, 100 and 1,000 episodes")
+
+
 def figures() -> dict[Path, str]:
     "Each drawing in its file."
     paper, mixture = (opened(name) for name in ("paper", "mixture"))
@@ -676,7 +759,7 @@ def figures() -> dict[Path, str]:
     return {ROOT / "docs" / f"{name}.svg": f"{alone(drawing)}\n" for name, drawing in (
         ("designed-worlds", gain_curves(paper)), ("mixture-area", area), ("mixture-end", end),
         ("next-goal", next_goal()), ("learners-end", seeds), ("paper-end", ends(paper)),
-        ("transfer-end", ends(opened("transfer"))))}
+        ("transfer-end", ends(opened("transfer"))), ("roles", over_tokens()))}
 
 
 def reports() -> dict[Path, str]:

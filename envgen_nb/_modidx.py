@@ -2785,6 +2785,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                       'envgen_nb/results/charts.py'),
                                           'envgen_nb.results.charts.Axis.marks': ( '6_results/charts.html#axis.marks',
                                                                                    'envgen_nb/results/charts.py'),
+                                          'envgen_nb.results.charts.Axis.scaled': ( '6_results/charts.html#axis.scaled',
+                                                                                    'envgen_nb/results/charts.py'),
                                           'envgen_nb.results.charts.Chart': ('6_results/charts.html#chart', 'envgen_nb/results/charts.py'),
                                           'envgen_nb.results.charts.Chart._repr_mimebundle_': ( '6_results/charts.html#chart._repr_mimebundle_',
                                                                                                 'envgen_nb/results/charts.py'),

@@ -57,17 +57,24 @@ class Axis:
     "An axis of a figure: a call turns a value into pixels."
 
     def __init__(self, axis: Any, values: Iterable[Any], start: float, length: float):     # pixels; upwards: negative
-        values = [value for value in values if value is not None and value == value]
+        self.log = axis.type == "log"
+        values = [self.scaled(value) for value in values if value is not None and value == value]
         self.names = list(axis.categoryarray or dict.fromkeys(value for value in values if isinstance(value, str)))
-        known = [*([] if self.names else values), *[0.0] * (axis.rangemode == "tozero" or not values)] or [0.0]
+        zero = (axis.rangemode == "tozero" and not self.log) or not values
+        known = [*([] if self.names else values), *[0.0] * zero] or [0.0]
         low, high, room = min(known), max(known), 0.04 * (max(known) - min(known)) or 1.0
         self.low, self.high = axis.range or (low - room * (low != 0), high + room * (high != 0))
         if self.names:
             self.low, self.high = -0.5, len(self.names) - 0.5
         self.start, self.length = start, length
 
+    def scaled(self, value: Any) -> Any:
+        "Return a value, or its power of ten where the axis is logarithmic."
+        return math.log10(value) if self.log else value
+
     def __call__(self, value: Any) -> float:
-        place = self.names.index(value) if isinstance(value, str) else math.nan if value is None else value
+        place = (self.names.index(value) if isinstance(value, str) else math.nan if value is None else
+                 self.scaled(value))
         return self.start + self.length * (place - self.low) / ((self.high - self.low) or 1)
 
     def marks(self, room: float) -> list[tuple[float, str, bool]]:
@@ -78,6 +85,9 @@ class Axis:
             if self.length > 0:                                              # beside each other: by their width
                 step = math.ceil((6 * max(map(len, self.names)) + 6) / each)
             return [(self(name), name, False) for name in self.names[::step]]
+        if self.log:
+            return [(self(10 ** k), short(10 ** k), False)
+                    for k in range(math.ceil(self.low), math.floor(self.high) + 1)]
         most = min(7, max(2, int(abs(self.length) / room) + 1))
         found = max((ticks(self.low, self.high, count) for count in (most, most + 2)), key=lambda one: len(one) > 1)
         return [(self(value), short(value), value == 0) for value in found]
