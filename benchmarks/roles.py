@@ -23,11 +23,11 @@ from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.prompt import DesignContext, first_prompt, load_templates
 from envgen_nb.designer.teacher import Question, Table, questions, read_answers, teacher_prompt
 from envgen_nb.game.files import write_json
-from envgen_nb.game.simulator import Simulator
+from envgen_nb.game.simulator import Simulator, get_simulator
 from envgen_nb.simulators.minigrid_tasks import TASKS
 
 RECORDINGS = Path(__file__).parent.parent / "nbs" / "lab" / "experiments" / "recordings" / "roles"
-AT_ONCE, ENVS, STEPS, KEPT_FOR = 20, 128, 576, 8
+AT_ONCE, ENVS, STEPS, KEPT_FOR, MOST = 20, 128, 576, 8, 300
 
 
 def situations(game: Simulator) -> list[Question]:
@@ -48,19 +48,48 @@ def situations(game: Simulator) -> list[Question]:
         memory = text.note(memory, actions)
         obs, _, terminated, truncated, _ = venv.step(actions)
         memory[terminated | truncated] = text.start(1)
+    return _known(game, seen)
+
+
+def situations_by_rules(game: Simulator, envs: int = 64, steps: int = 1152) -> list[Question]:
+    "The same where a player by rules gets far: it plays half of the games, a tenth of its actions at random."
+    text, player, random, seen = game.text("symbols"), game.player("symbols"), np.random.default_rng(0), Counter()
+    venv, count, which = game.make_vec(num_envs=envs, seed=0, obs="symbols"), len(text.options), np.arange(envs) % 4
+    (obs, _), memory, chosen, rules = venv.reset(), text.start(envs), np.zeros(envs, int), player.start(envs)
+    for step in range(steps):
+        seen.update(questions(text, obs))
+        able = text.possible(obs)
+        drawn = (random.random(able.shape) * able).argmax(1)
+        chosen = np.where(able[np.arange(envs), chosen] & (step % KEPT_FOR > 0), chosen, drawn)
+        by_option, memory = text.act(obs, memory, np.eye(count, dtype=bool)[chosen])
+        by_rule, rules = player.act(obs, rules)
+        by_option, free = by_option.max(1), random.integers(len(game.actions), size=envs)
+        by_rule = np.where(random.random(envs) < 0.1, free, by_rule)
+        by_option = np.where((by_option < 0) | (which == 3), free, by_option)
+        actions = np.where(which < 2, by_rule, by_option)
+        memory = text.note(memory, actions)
+        obs, _, terminated, truncated, _ = venv.step(actions)
+        memory[terminated | truncated], rules[terminated | truncated] = text.start(1), player.start(1)
+    return _known(game, seen)[:MOST]
+
+
+def _known(game: Simulator, seen: Counter[Question]) -> list[Question]:
     found = [one for one, _ in seen.most_common() if len(one.options) > 1]
-    print(f"{game.name}: {len(found)} situations in {ENVS * STEPS:,} steps")
+    share = sum(seen[one] for one in found[:MOST]) / seen.total()
+    print(f"{game.name}: {len(found)} situations in {seen.total():,} steps; the first {MOST} are {share:.0%} of them")
     return found
 
 
 def write_prompts(game: Simulator, folder: Path) -> None:
     "Write the prompts to a teacher and to a designer, and the questions in them."
     folder.mkdir(parents=True)
-    asked = situations(game)
+    asked = situations(game) if game.player("symbols") is None else situations_by_rules(game)
     Table(dict.fromkeys(asked)).save(folder / "questions.json")
     for start in range(0, len(asked), AT_ONCE):
         prompt = teacher_prompt(game, asked[start:start + AT_ONCE])
         (folder / f"teacher-{start // AT_ONCE + 1}.md").write_text(prompt)
+    if game.name == "crafter":                                  # its ladders are those of the experiment `ladders`
+        return
     templates = load_templates(make_settings(simulator="minigrid", designer="none").templates)
     (folder / "ladders.md").write_text(first_prompt(templates, game, context=DesignContext(ladders=())))
 
@@ -94,7 +123,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     args = parser.parse_args()
     complaints = []
-    for task in TASKS:
+    for task in (*TASKS, type(get_simulator("crafter"))):
         name = task.name.removeprefix("minigrid-")
         folder = args.folder / name
         if args.what == "sizes":
