@@ -153,11 +153,11 @@ def test_the_second_workshop_shows_every_orchard(seed, capsys):
     assert checked == len(shared["with_apple"]) > 2 and capsys.readouterr().out.count("the same") == checked
 
 
-def shown(number: int, folder: Path, **parameters) -> str:
+def shown(number: int, place: Path, **parameters) -> str:
     """What a workshop shows that is executed with these parameters."""
-    papermill.execute_notebook(WORKSHOP[number - 1], folder / "done.ipynb", parameters, kernel_name="python3",
-                               progress_bar=False, cwd=folder)
-    cells = nbformat.read(folder / "done.ipynb", 4).cells
+    papermill.execute_notebook(WORKSHOP[number - 1], place / "done.ipynb", parameters, kernel_name="python3",
+                               progress_bar=False, cwd=place)
+    cells = nbformat.read(place / "done.ipynb", 4).cells
     return "\n".join(str(o.get("text") or o.get("data")) for c in cells for o in c.get("outputs", ()))
 
 
