@@ -142,15 +142,15 @@ def role_tokens(name: str) -> dict[str, tuple[float, float]]:
     "What each role of a model cost: arm → calls and tokens, estimated as four characters each; a player's: an episode."
     folder = KEPT / "recordings" / "roles" / name.removeprefix("roles_").replace("_", "-")
     sizes = {path.name: len(path.read_text()) / 4 for path in folder.glob("*.md")}
+    designer, teacher = ((sum(not file.endswith("-reply.md") for file in files), sum(map(sizes.get, files)))
+                         for files in ([file for file in sizes if file.startswith(role)]
+                                       for role in ("ladders", "teacher")))
     played = json.loads((folder / "player-sizes.json").read_text()).values()
-    asked = [name for name in sizes if re.fullmatch(r"teacher-\d+\.md", name)]
-    teacher = len(asked), sum(size for name, size in sizes.items() if name.startswith("teacher"))
-    designer = 1, sum(size for name, size in sizes.items() if name.startswith("ladders"))
-    player = mean(one["calls"] for one in played).value, mean(sum(one["characters"].values()) / 4
-                                                              for one in played).value
-    both = designer[0] + teacher[0], designer[1] + teacher[1]
-    return {"none": (0, 0), "designer": designer, "teacher": teacher, "both": both,
-            "player": player, "uniform": (0, 0), "shuffled": teacher}
+    player = [mean(values).value for values in zip(
+        *((one["calls"], sum(one["characters"].values()) / 4) for one in played), strict=True)]
+    return {"none": (0, 0), "designer": designer, "teacher": teacher,
+            "both": (designer[0] + teacher[0], designer[1] + teacher[1]), "player": tuple(player),
+            "uniform": (0, 0), "shuffled": teacher}
 
 
 def roles(name: str) -> str:
@@ -164,9 +164,8 @@ def roles(name: str) -> str:
                      f"{len(known)} of {len(area[arm])}",
                      "" if not known or arm == "player" else f"{mean(known).value:,.0f}",
                      plus_minus(mean(ends[arm].values())),
-                     *(["–"] * 2 if not calls else [f"{calls:.1f}".removesuffix(".0"), f"{tokens:,.0f}"])])
-        if arm == "player":
-            rows[-1][-2:] = [f"{one} an episode" for one in rows[-1][-2:]]
+                     *(f"{size}{' an episode' * (arm == 'player')}" if calls else "–"
+                       for size in (f"{calls:.1f}".removesuffix(".0"), f"{tokens:,.0f}"))])
     return table(["a language model is", "success over the training, %", "more than `none`", "runs that reach 80%",
                   "after steps", "success at the end, %", "calls", "tokens"], rows, "l")
 

@@ -300,12 +300,12 @@ def _stage(goal: str, stage: StageRecord, costs: Mapping[str, Mapping[str, int]]
 
 def _spent(goal: str, record: WorldRecord, costs: Mapping[str, Mapping[str, int]]) -> str:
     "What the goal takes and was spent in an episode, and on which two objectives most; next to nothing is left out."
-    amounts: dict[str, list[str]] = {}                     # what is spent alike is said once
+    amounts: dict[tuple[str, str], list[str]] = {}         # what is spent alike is said once
     for item, (much, _, on) in spending(record, costs).items():
         if much >= 0.5 and item in costs.get(goal, ()):
             most = ", ".join(f"{name} {part:.1f}" for name, part in [*on.items()][:2])
-            amounts.setdefault(f"{much:.1f} {{}} ({most})", []).append(item)
-    return "; ".join(text.format("/".join(items)) for text, items in amounts.items())
+            amounts.setdefault((f"{much:.1f}", most), []).append(item)
+    return "; ".join(f"{much} {'/'.join(items)} ({most})" for (much, most), items in amounts.items())
 
 # %% ../../nbs/2_designer/01_records.ipynb #4ec04d0b
 def format_beside(
