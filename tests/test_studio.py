@@ -408,17 +408,24 @@ def test_a_finished_run_is_opened(whole, capsys):
 def test_the_curves_are_those_of_the_run_that_is_open(tmp_path, whole):
     """Each time all of them: what a page has heard of an earlier run is of no matter."""
     session = session_in(tmp_path / "run", num_cycles=1, cycle_steps=8_192, final_steps=0)
-    view = curves_view(session).children[-1]
-    assert "No training yet" in view.value
+    _, charts, said = curves_view(session).children
+    assert charts.panels == [] and "No training yet" in said.value
     for _ in range(2):
         for path in (whole, tmp_path / "run"):
             session.open(path)
             if path == tmp_path / "run" and not session.points:
-                assert "No training yet" in view.value
+                assert charts.panels == [] and "No training yet" in said.value
                 session.all()
                 done(session)
-            assert f'data-last="{session.points[-1].step}"' in view.value and "nan" not in view.value
-            assert view.value.count('class="measured dot"') >= len(session.run.evaluations())
+            assert charts.last == session.points[-1].step
+            json.dumps(charts.panels, allow_nan=False)
+            *lines, measured = charts.panels[0]["lines"]
+            assert len(measured["x"]) == len(session.run.evaluations()) and measured["low"]
+            assert sorted({point.step for point in session.points})[-1] == lines[0]["x"][-1]
+            assert charts.clock == sorted(map(list, charts.clock)) and charts.clock[-1][0] == charts.last
+            logged = [record for cycle in session.run.cycles for record in session.run.metrics(cycle)]
+            seconds = sum(sum(record["seconds"].values()) for record in logged)
+            assert charts.clock[-1][1] == pytest.approx(seconds, abs=0.01 * len(logged))
 
 
 def test_a_notebook_that_is_run_again_goes_on_with_the_newest_run(tmp_path, monkeypatch):

@@ -292,7 +292,7 @@ def test_train_pause_and_stop(seen, place):
     status(seen, "steps/s")
     in_front(seen, "Train")
     wait_for_checkpoint(seen, run(place).path)
-    studio(seen).locator(".envgen-curves svg path.designed").first.wait_for(state="attached")
+    studio(seen).locator(".envgen-curves svg path.line.designed").first.wait_for(state="attached")
     seen.shot("lab-training", studio(seen))
     started = time.perf_counter()
     press(seen, "Pause")
@@ -450,11 +450,11 @@ def test_a_page_that_a_person_chose_stays(seen, place):
 @pytest.mark.long
 def test_a_panel_for_each_objective_or_for_those_that_changed_most(seen, place):
     tab(seen, "Train")
-    panels = studio(seen).locator(".envgen-curves .envgen-multiples:not(.wide) .envgen-small")
+    panels = studio(seen).locator(".envgen-curves .envgen-curve:not(.wide)")
     panels.first.wait_for()
     every = panels.count()
     assert studio(seen).locator(".envgen-curves .envgen-key").is_visible()
-    assert studio(seen).locator(".envgen-curves path.band").count() > 0           # the time in designed worlds
+    assert studio(seen).locator(".envgen-curves rect.band").count() > 0           # the time in designed worlds
     seen.shot("lab-panels", studio(seen).locator(".envgen-curves"))
     studio(seen).get_by_role("button", name="that changed most").click()
     studio(seen).get_by_text("those that changed most at the last measurement").wait_for()

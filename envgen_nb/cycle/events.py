@@ -98,6 +98,7 @@ class Training(Event):
     success: dict[str, float]  # objective → % of the last training episodes there; {}: there are none yet
     episode_return: float | None = None   # mean of the episodes that ended in this rollout; None: none did
     episodes: int = 0                     # how many `success` is of
+    seconds: float = 0.0                  # of training so far, of all sessions
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def _train(ctx: RunContext, cycle: str) -> Iterator[Event]:
             if time.monotonic() - saved > CHECKPOINT_SECONDS and ctx.learner.cheap_to_save and rollout + 1 < total:
                 save(ctx)
                 saved, kept = time.monotonic(), ctx.learner.steps
-            yield meter.event(cycle, phase, episodes, rollout + 1)
+            yield meter.event(cycle, phase, episodes, rollout + 1, sum(report.seconds.values()) + logged)
     except GeneratorExit:
         save(ctx)
         raise
@@ -193,18 +193,20 @@ class _Meter:
     "Speed, time left, and success rates of the last training episodes."
 
     def __init__(self, ctx: RunContext, cycle: str):
-        self.ctx, self.last = ctx, Recent(ctx.run)
+        self.ctx, self.last, self.seconds = ctx, Recent(ctx.run), 0.0
         self.recent: deque[tuple[float, int]] = deque([(ctx.clock(), ctx.learner.steps)], maxlen=20)
         self.ahead = sum(list(ctx.rounds.values())[list(ctx.rounds).index(cycle):])     # rollouts, with this cycle's
         for name in ctx.run.cycles:
             for record in ctx.run.metrics(name):
                 self.last.add(name, ctx.run.episodes(record))
+                self.seconds += sum(record.get("seconds", {}).values())
         self.measurements = len(ctx.run.cycles) - len(ctx.run.evaluations())    # still to come
 
-    def event(self, cycle: str, phase: str, episodes: Episodes, rollout: int) -> Training:
+    def event(self, cycle: str, phase: str, episodes: Episodes, rollout: int, took: float) -> Training:
         ctx, batch, where = self.ctx, self.ctx.preset.batch, counted_in(phase)
         self.recent.append((ctx.clock(), ctx.learner.steps))
         self.last.add(cycle, episodes)
+        self.seconds += took
         (start, first), (now, last) = self.recent[0], self.recent[-1]
         speed = (last - first) / max(now - start, 1e-9)
         steps, left = sum(ctx.rounds.values()) * batch, (self.ahead - rollout) * batch
@@ -213,7 +215,7 @@ class _Meter:
         return Training(cycle, phase, rollout * batch, ctx.rounds[cycle] * batch, steps - left, steps, round(speed, 1),
                         round(seconds, 1), {name: round(rate, 1) for name, rate in rates.items()},
                         round(float(ended.returns.mean()), 3) if len(ended) else None,
-                        len(self.last.episodes[where]))
+                        len(self.last.episodes[where]), round(self.seconds, 2))
 
 # %% ../../nbs/5_cycle/08_run.ipynb #7ac2e9f4
 def _left_by(ctx: RunContext, cycle: str) -> Learner:

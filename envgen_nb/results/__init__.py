@@ -130,20 +130,22 @@ class Point(NamedTuple):
     episode_return: float | None  # mean of the episodes that ended in this rollout
     rates: tuple[float, ...]      # % of the last training episodes there, in the objectives' order; (): there are none
     episodes: int = 0             # number of episodes that `rates` is computed from
+    seconds: float = 0.0          # of training so far
 
 
 def history(run: RunFolder) -> tuple[Point, ...]:
     "Return the training of a run so far: a point for each rollout, and for each place that it had episodes of."
-    recent, found = Recent(run), []
+    recent, found, seconds = Recent(run), [], 0.0
     for cycle in run.cycles:
         for record in run.metrics(cycle):
             episodes = run.episodes(record)
+            seconds += sum(record.get("seconds", {}).values())
             recent.add(cycle, episodes)
             places = [phase for phase in PHASES if len(in_phase(episodes, phase))]
             for phase in places or [counted_in(record["phase"])]:
                 ended = in_phase(episodes[~episodes.cut], phase)
                 found.append(Point(record["step"], phase, float(ended.returns.mean()) if len(ended) else None,
-                                   tuple(recent.rates(phase).values()), len(recent.episodes[phase])))
+                                   tuple(recent.rates(phase).values()), len(recent.episodes[phase]), seconds))
     return tuple(found)
 
 # %% ../../nbs/6_results/02_results.ipynb #05507e4b

@@ -5,13 +5,15 @@
 # %% auto #0
 __all__ = ['STATIC', 'TEMPLATES', 'STYLE', 'HELP', 'render', 'row', 'columns', 'column', 'field', 'number_field', 'heading',
            'button', 'Page', 'bind', 'listen', 'linked', 'offer', 'framed', 'html_view', 'show_if', 'error_html',
-           'error_view', 'question_view', 'CopyButton', 'Road', 'Present', 'help_view']
+           'error_view', 'question_view', 'CopyButton', 'plain_numbers', 'chart_line', 'estimate_line', 'chart_panel',
+           'Curves', 'Road', 'Present', 'help_view']
 
 # %% ../../nbs/8_studio/02_elements.ipynb #35e9eabe
 import contextlib
 import functools
 import html
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,11 @@ import anywidget
 import ipywidgets as widgets
 import jinja2
 from markupsafe import Markup
-from traitlets import Bool, HasTraits, Int, List, Unicode
+from traitlets import Bool, Float, HasTraits, Int, List, Unicode
 
 import envgen_nb
+from ..game.words import counted
+from ..results.charts import COLOURS, Series
 from ..results.page import PAGES, fold, note, quote, table
 from ..results.progress import duration
 from .session import catch_errors, show_errors
@@ -256,6 +260,70 @@ class CopyButton(anywidget.AnyWidget):
     hint = Unicode("").tag(sync=True)
     _esm = STATIC / "copy.js"
 
+# %% ../../nbs/8_studio/02_elements.ipynb #2d2d234e
+def plain_numbers(values: Iterable[float | None]) -> list[float | None]:
+    "Return numbers for JSON, which knows no NaN: it becomes None, a gap."
+    return [None if value is None or not math.isfinite(value) else float(value) for value in values]
+
+
+def chart_line(
+    name: str,
+    x: Sequence[float],              # ascending environment steps
+    y: Sequence[float | None],       # as many; NaN or None: a gap
+    kind: str = "",                  # "original", "designed": its colour; "measured": points with intervals; "dashed"
+    colour: str = "",                # of CSS, where the kind says none
+    low: Sequence[float | None] = (),     # the interval of each point, if it has one
+    high: Sequence[float | None] = (),
+    seeds: Sequence[Sequence[float]] = (),     # numbers of which each point is the mean, drawn as small circles
+    texts: Sequence[str] = (),            # said of each point, after its value
+    smooth: bool = False,            # whether it can be smoothed
+    dots: bool = False,              # whether each point is a dot
+) -> dict[str, Any]:
+    "Return a line of a chart, as `Curves` takes it."
+    return {"name": name, "kind": kind, "colour": colour, "x": [float(one) for one in x], "y": plain_numbers(y),
+            "low": plain_numbers(low) or None, "high": plain_numbers(high) or None, "smooth": smooth, "dots": dots,
+            "seeds": [plain_numbers(some) for some in seeds], "texts": list(texts)}
+
+
+def estimate_line(
+    series: Series,
+    kind: str = "",         # as for `chart_line`
+    unit: str = "seed",     # what the estimates are made from
+) -> dict[str, Any]:
+    "Return a line of estimates: with its interval, or with its seeds where they are too few for one."
+    colour = "" if kind else f"var(--envgen-c{COLOURS.index(series.colour)})"
+    shown = [(x, y) for x, y in zip(series.x, series.y, strict=True) if math.isfinite(y.value)]
+    return chart_line(
+        series.name, [x for x, _ in shown], [y.value for _, y in shown], kind, colour,
+        *([getattr(y, end) for _, y in shown] if any(y.low is not None for _, y in shown) else []
+          for end in ("low", "high")),
+        seeds=[y.values if y.low is None and len(y.values) > 1 else () for _, y in shown],
+        texts=[counted(y.count, unit) for _, y in shown], dots=len(shown) <= 40)
+
+
+def chart_panel(
+    title: str,
+    lines: Sequence[dict[str, Any]],               # as `chart_line` returns them
+    said: str = "",                                # beside the title
+    unit: str = "",                                # after a value
+    wide: bool = False,                            # whether it takes the whole width
+    zero: bool = True,                             # whether the vertical scale holds 0
+    scale: tuple[float, float] | None = None,      # at the lower and the upper edge; None: that of what is shown
+    bands: Sequence[tuple[float, float]] = (),     # stretches of steps that are shaded
+) -> dict[str, Any]:
+    "Return a chart, as `Curves` takes it."
+    return {"title": title, "lines": list(lines), "said": said, "unit": unit, "wide": wide, "zero": zero,
+            "scale": None if scale is None else list(scale), "bands": [list(ends) for ends in bands]}
+
+
+class Curves(anywidget.AnyWidget):
+    "Charts over environment steps or time: values at the pointer, zoom, smoothing."
+    _esm = STATIC / "curves.js"
+    panels = List(help="as `chart_panel` returns them").tag(sync=True)
+    last = Float(0.0, help="number of steps up to which the charts go at least").tag(sync=True)
+    clock = List(help="[steps, seconds of training so far], ascending; []: there is no axis of time").tag(sync=True)
+    smoothing = Float(0.0, help="weight of what was before, 0 to 1").tag(sync=True)
+
 # %% ../../nbs/8_studio/02_elements.ipynb #80a00002
 class Road(anywidget.AnyWidget):
     "The stations of a run as tabs: which are done, and which page is in front."
@@ -276,8 +344,8 @@ class Present(anywidget.AnyWidget):
 
 
 HELP = [("Tab, Shift+Tab", "go to the next control, or back"), ("Space, Enter", "press a button"),
-        ("← →", "on the road: the page before, the next one"), ("↑ ↓", "in a list: choose"),
-        ("Escape", "leave the large text; leave a game")]
+        ("← →", "on the road: the page before, the next one; at a curve: its values"), ("↑ ↓", "in a list: choose"),
+        ("+ -", "at a curve: a closer look, and back"), ("Escape", "leave the large text, a game, a closer look")]
 
 
 def help_view() -> widgets.HTML:

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['SEEDS', 'Rows', 'answer', 'over', 'plus_minus', 'measure_rows', 'step_rows', 'pair_rows', 'results_text',
-           'objective_rows', 'cost_rows', 'run_rows', 'settings_rows', 'score_curves', 'gain_curves', 'differences',
-           'ends', 'varied', 'setting_curves', 'board_html', 'state_line', 'results_html', 'write_experiment_report',
-           'ExperimentView']
+           'objective_rows', 'cost_rows', 'run_rows', 'settings_rows', 'arm_series', 'score_curves', 'gain_curves',
+           'differences', 'ends', 'varied', 'setting_curves', 'board_html', 'state_line', 'results_html',
+           'write_experiment_report', 'ExperimentView']
 
 # %% ../../nbs/8_studio/12_experiment_view.ipynb #08a98304
 import asyncio
@@ -32,7 +32,9 @@ from ..results.charts import COLOURS, Drawing, Series, curves, grid, points
 from ..results.page import fold, note, table
 from ..results.progress import duration
 from .compare import seed_series
-from .elements import STYLE, button, column, error_view, framed, heading, render, row
+from envgen_nb.studio.elements import (
+    STYLE, Curves, button, chart_panel, column, error_view, estimate_line, framed, heading, render, row,
+)
 
 # %% ../../nbs/8_studio/12_experiment_view.ipynb #21ca1a2f
 SEEDS = 10        # for a claim; fewer are a screening
@@ -177,14 +179,19 @@ def _drawn(series: Iterable[Series]) -> str:
     return " or ".join(["95% band"] * (False in few) + ["a circle for each seed"] * (True in few))
 
 
-def score_curves(folder: ExperimentFolder, which: str = "scores") -> Drawing:     # or "returns"
-    "Draw the score or the return at each measurement, mean over seeds with its band, arm by arm."
+def arm_series(folder: ExperimentFolder, which: str = "scores") -> tuple[str, list[Series]]:     # or "returns"
+    "Return the title and the lines of the score or the return at each measurement, a line for each arm."
     runs = {arm: {seed: one | {"steps": played(one)} for seed, one in found.items()}
             for arm, found in folder.summaries().items() if found}
     series = [seed_series(f"{arm} ({len(found)})", found, "steps", which, colour=COLOURS[k % len(COLOURS)])
               for k, (arm, found) in enumerate(runs.items())]
     what = "Score in the original game (%)" if which == "scores" else "Return of an episode of the original game"
-    title = f"{what}: mean over seeds, {_drawn(series)} (in brackets: seeds)"
+    return f"{what}: mean over seeds, {_drawn(series)} (in brackets: seeds)", series
+
+
+def score_curves(folder: ExperimentFolder, which: str = "scores") -> Drawing:     # or "returns"
+    "Draw the score or the return at each measurement, mean over seeds with its band, arm by arm."
+    title, series = arm_series(folder, which)
     return curves(title, series, "environment steps") if series else Drawing(note(_NO_RUN))
 
 # %% ../../nbs/8_studio/12_experiment_view.ipynb #a0c14006
@@ -269,15 +276,18 @@ def state_line(folder: ExperimentFolder, states: Sequence[RunStatus] | None = No
     return f"{said}; about {duration(each * left / max(jobs, counts['running'], 1))} left"
 
 # %% ../../nbs/8_studio/12_experiment_view.ipynb #2ce64e2e
-def results_html(folder: ExperimentFolder) -> str:
+def results_html(
+    folder: ExperimentFolder,
+    over_steps: bool = True,       # whether the curves of score and return are among the drawings
+) -> str:
     "Return answer, tables and drawings: the part that the view and the report have in common."
     def shown(rows: Rows) -> str:
         return table(*rows, numbers=range(1, len(rows[0])))
 
     answers = "".join(note(sentence, "") for sentence in (*answer(folder), over(folder)))
     arms = "".join(shown(measure_rows(folder, name)) for name in shown_measures(folder.experiment.measures))
-    drawn = "".join([*setting_curves(folder), score_curves(folder), score_curves(folder, "returns"),
-                     gain_curves(folder), differences(folder), ends(folder)])
+    both = [score_curves(folder), score_curves(folder, "returns")] if over_steps else []
+    drawn = "".join([*setting_curves(folder), *both, gain_curves(folder), differences(folder), ends(folder)])
     pairs = fold(f"every arm beside every other, {folder.experiment.measures[0]}", shown(pair_rows(folder)))
     return (f'<div class="envgen-answer">{answers}</div>{arms}{drawn}{pairs}<h2>Objectives</h2>'
             f"{shown(objective_rows(folder))}<h2>What it cost</h2>{shown(step_rows(folder))}{shown(cost_rows(folder))}")
@@ -313,13 +323,13 @@ class ExperimentView(HasTraits):
     ):
         super().__init__()
         self.folder, self.place, self.runs, self.job, self.drawn = folder, (place, jobs, gpus_per_run), runs, None, -1
-        self.board, self.results = widgets.HTML(), widgets.HTML()
+        self.board, self.charts, self.results = widgets.HTML(), Curves(), widgets.HTML()
         self.view = column(
             widgets.HTML(STYLE), heading(folder.experiment.question or folder.experiment.name), error_view(self),
             row(button("Run", "Start the runs that are not done", self.start, self, "play", "primary"),
                 button("Stop", "Ask the runs to stop; they can be resumed", self.stop, self, "stop"),
                 button("Refresh", "Read the folder again", self.refresh, self, "refresh")),
-            self.board, self.results)
+            self.board, self.charts, self.results)
         self.refresh()
 
     def refresh(self) -> None:
@@ -327,7 +337,9 @@ class ExperimentView(HasTraits):
         self.board.value = board_html(self.folder)
         done = sum(map(len, self.folder.summaries().values()))
         if done != self.drawn:
-            self.drawn, inside = done, results_html(self.folder) if done else note(_NO_RUN)
+            self.drawn, inside = done, results_html(self.folder, over_steps=False) if done else note(_NO_RUN)
+            self.charts.panels = [chart_panel(title, map(estimate_line, series), wide=True) for title, series in
+                                  (arm_series(self.folder, which) for which in ("scores", "returns")) if series]
             self.results.value = f'<div class="envgen" style="overflow-x:auto">{inside}</div>'
 
     def start(self) -> None:

@@ -362,7 +362,7 @@ def _take_event(self: Session, event: Event) -> None:
     if isinstance(event, Training):
         self.training = record
         self.points += (Point(event.done, counted_in(event.phase), event.episode_return,
-                              tuple(event.success.values()), event.episodes),)
+                              tuple(event.success.values()), event.episodes, event.seconds),)
     else:
         self.text = ""
     if not isinstance(event, Training) or not self.where.begun:

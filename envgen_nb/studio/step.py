@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['buttons_view', 'status_html', 'status_view', 'finished_view', 'thin', 'training_lines', 'designed_bands', 'movers',
-           'curves_html', 'choice_view', 'curves_view', 'named_in', 'aimed_at', 'objectives_html', 'measure_view',
-           'choices', 'runs_view', 'labels_view', 'wanted_view', 'download', 'share_view']
+           'training_panels', 'clock', 'following', 'curves_view', 'named_in', 'aimed_at', 'objectives_html',
+           'measure_view', 'choices', 'runs_view', 'labels_view', 'wanted_view', 'download', 'share_view']
 
 # %% ../../nbs/8_studio/05_step.ipynb #9cafa12a
 import functools
@@ -29,13 +29,15 @@ from ..cycle.runs import Labels, different, display_name, label_run, list_runs, 
 from ..cycle.settings import RunSettings
 from ..game.words import counted
 from ..results import Measurement, Point, measurements
-from ..results.charts import KEY, Line, Small, multiples
+from ..results.charts import Series
 from ..results.figures import changes, missing_html, most_changed, of_episodes, sample_text
 from ..results.page import fold, note, table
 from ..results.progress import duration
+from ..results.statistics import Estimate
 from ..results.report import share_run, write_report
 from envgen_nb.studio.elements import (
-    bind, button, column, error_view, field, framed, heading, html_view, linked, listen, offer, render, row, show_if,
+    Curves, bind, button, chart_line, chart_panel, column, error_view, estimate_line, field, framed, heading, html_view,
+    linked, listen, offer, render, row, show_if,
 )
 from .session import Session, catch_errors, next_action, objection
 
@@ -153,19 +155,20 @@ def thin(points: Sequence[Point], most: int = 300) -> list[Point]:
     return [point for point in points if point.step in kept]
 
 
-_KINDS = {"original": "original", "worlds": "designed"}      # `Point.phase`, and the kind of line
+_KINDS = {"original": ("original", "training, original game"),      # `Point.phase`, and a line's kind and name
+          "worlds": ("designed", "training, designed worlds")}
 
 
 def training_lines(
     points: Sequence[Point],
     objective: int | None = None,     # which one's success rates; None: the mean returns
-) -> list[Line]:
+) -> list[dict[str, Any]]:            # as of `chart_line`
     "Return a line for the original game and one for the designed worlds, with gaps where there is no episode."
     steps, found = sorted({point.step for point in points}), []
-    for phase, kind in _KINDS.items():
+    for phase, (kind, name) in _KINDS.items():
         at = {point.step: point.episode_return if objective is None else point.rates[objective] if point.rates else None
               for point in points if point.phase == phase}
-        found.append(Line(kind, steps, [float("nan") if at.get(step) is None else at[step] for step in steps]))
+        found.append(chart_line(name, steps, [at.get(step) for step in steps], kind, smooth=True))
     return found
 
 
@@ -182,23 +185,18 @@ def designed_bands(points: Sequence[Point]) -> list[tuple[int, int]]:
     return found
 
 # %% ../../nbs/8_studio/05_step.ipynb #86d6f925
-def _small(name: str, k: int, points: Sequence[Point], found: Sequence[Measurement]) -> Small:
-    "Return the panel of an objective."
-    measured = [(one.step, one.rates[name]) for one in found]
-    known = [one.value for _, one in measured if np.isfinite(one.value)]
-    said = "" if not known else f"{known[-1]:.0f}%" if len(known) == 1 else f"{known[0]:.0f} → {known[-1]:.0f}%"
-    return Small(name.replace("_", " "), said, training_lines(points, k), measured)
-
-
-def _reward(points: Sequence[Point], found: Sequence[Measurement], last: int, bands: Sequence[tuple[int, int]]) -> str:
-    "Return the panel of the reward, over the whole width."
-    lines, measured = training_lines(points), [(one.step, one.episode_return) for one in found]
-    seen = [y for line in lines for y in line.y] + [y for _, one in measured for y in (one.value, one.low, one.high)]
-    seen = [y for y in seen if y is not None and np.isfinite(y)]
-    low, high = min([0.0, *seen]), max([1.0, *seen])
-    said = f"{measured[0][1]:.1f} → {measured[-1][1]:.1f}" if len(measured) > 1 else ""
-    panel = Small("Reward of an episode", said, lines, measured)
-    return multiples([panel], last, (round(low, 1), round(high, 1)), bands, "", wide=True)
+def _panel(
+    title: str,
+    lines: list[dict[str, Any]],                       # of the training
+    measured: Sequence[tuple[float, Estimate]],        # steps, and what was measured there
+    unit: str = "",
+    **more: Any,                                       # as for `chart_panel`
+) -> dict[str, Any]:
+    "Return a panel with its training lines and its measurements."
+    known = [f"{one.value:.{0 if unit else 1}f}" for _, one in measured if np.isfinite(one.value)]
+    marks = Series("measured, original game", [step for step, _ in measured], [one for _, one in measured])
+    said = " → ".join(dict.fromkeys([*known[:1], *known[-1:]])) + unit * bool(known)
+    return chart_panel(title, [*lines, estimate_line(marks, "measured", "episode")], said, unit, **more)
 
 
 def movers(found: Sequence[Measurement], most: int = 6) -> list[str]:
@@ -206,65 +204,83 @@ def movers(found: Sequence[Measurement], most: int = 6) -> list[str]:
     return [change.objective for change in most_changed(*found[-2:])[:most]] if len(found) > 1 else []
 
 
-def curves_html(
+def training_panels(
     objectives: Sequence[str],
     points: Sequence[Point],                   # of the training so far
     found: Sequence[Measurement] = (),         # so far
     most: bool = False,                        # only the `movers`
-) -> str:
+) -> tuple[list[dict[str, Any]], str]:         # the panels, as of `chart_panel`; what is said of the others
     "Return the curves of training and measurements: the reward, then each objective that was reached."
-    last = max([0, *(point.step for point in points), *(one.step for one in found)])
     if not points and len(found) < 2:
-        return note("No training yet. The curves appear here, while it goes on.", "envgen-quiet")
+        return [], "No training yet. The curves appear here, while it goes on."
     bands, few = designed_bands(points), thin(points, 160)
     reached = [k for k, name in enumerate(objectives) if any(p.rates and p.rates[k] > 0 for p in points)
                or any(one.rates[name].value > 0 for one in found)]
     never = [name.replace("_", " ") for k, name in enumerate(objectives) if k not in reached]
     shown = [objectives.index(name) for name in movers(found)] if most else reached
-    panels = multiples([_small(objectives[k], k, few, found) for k in shown], last, bands=bands)
-    rest = (f"{len(shown)} of {len(reached)} objectives, those that changed most at the last measurement." if most else
-            f"Never reached so far: {', '.join(never)}." if never else "")
-    rest = note(rest, "envgen-quiet")
-    return (f'<div class="envgen envgen-curves" data-last="{last}">{KEY}{_reward(few, found, last, bands)}'
-            f"{_HEAD}{panels}{rest}{note(f'Each panel goes from 0 to {counted(last, _STEP)}.', 'envgen-quiet')}</div>")
+    reward = _panel("Reward of an episode", training_lines(few), [(one.step, one.episode_return) for one in found],
+                    wide=True, bands=bands)
+    rates = [_panel(objectives[k].replace("_", " "), training_lines(few, k),
+                    [(one.step, one.rates[objectives[k]]) for one in found], "%", scale=(0, 100), bands=bands)
+             for k in shown]
+    return [reward, *rates], (
+        f"{len(shown)} of {len(reached)} objectives, those that changed most at the last measurement." if most else
+        f"Never reached so far: {', '.join(never)}." if never else "")
 
 
-_STEP = "environment step"
-_HEAD = "<h3>Success rates (%): in training, of the last 100 episodes; measured, in the original game</h3>"
+def clock(points: Sequence[Point], most: int = 300) -> list[tuple[float, float]]:
+    "Return (steps, seconds of training so far), ascending, of at most so many steps."
+    return sorted({(point.step, point.seconds) for point in thin(points, most) if point.seconds})
 
 # %% ../../nbs/8_studio/05_step.ipynb #33abba3b
-def choice_view(
+def following(
     session: Session,
     choice: widgets.ToggleButtons,
-    make: Callable[[], str],         # returns HTML
+    draw: Callable[[], None],
     every: float,                    # most seconds that it is old, while training goes on
-) -> widgets.HTML:
-    "HTML of a run that depends on what is chosen; follows the run, and its training now and then."
-    shown, drawn = html_view(session, ["run", "version", "busy"], make), time.monotonic()
+) -> None:
+    "Draw now, when another thing is chosen, when the run changes, and now and then while it trains."
+    drawn = time.monotonic()
 
-    def draw(_: object = None) -> None:
+    def again(_: object = None) -> None:
         nonlocal drawn
-        shown.value, drawn = framed(make()), time.monotonic()
+        draw()
+        drawn = time.monotonic()
 
-    listen(choice, draw, session)
-    bind(session, ["training"], lambda: draw() if session.busy and time.monotonic() - drawn > every else None)
-    return shown
+    listen(choice, again, session)
+    bind(session, ["run", "version", "busy"], again)
+    bind(session, ["training"], lambda: again() if session.busy and time.monotonic() - drawn > every else None)
+
+
 def curves_view(session: Session) -> widgets.Widget:
     "The curves, which grow while training goes on: of all objectives, or of those that changed most."
     which = field(widgets.ToggleButtons, "Objectives", "", options=[
         ("all that were reached", False), ("that changed most", True)],
         tooltips=["a panel for each", "from one measurement to the latest"])
     which.style.button_width = "auto"
+    shown, rest = Curves(), widgets.HTML()
     measured = functools.lru_cache(maxsize=1)(                                   # read once
         lambda run, version: tuple(measurements(run).values()) if run else ())
 
-    def make() -> str:
-        found = measured(session.run, session.version)
+    def draw() -> None:
+        if session.run is None:
+            shown.panels, rest.value = [], ""
+            return
+        found, points = measured(session.run, session.version), session.points
         which.layout.display = None if movers(found) else "none"
-        return "" if session.run is None else curves_html(
-            session.run.simulator.objectives, session.points, found, which.value and bool(movers(found)))
+        panels, said = training_panels(session.run.simulator.objectives, points, found,
+                                       which.value and bool(movers(found)))
+        with shown.hold_sync():
+            shown.last = max([0, *(point.step for point in points), *(one.step for one in found)])
+            shown.clock = clock(points)
+            shown.panels = panels
+        rest.value = framed(note((_RATES if panels else "") + said, "envgen-quiet"))
 
-    return column(which, choice_view(session, which, make, every=2.0))
+    following(session, which, draw, every=2.0)
+    return column(which, shown, rest)
+
+
+_RATES = "Success rates in training are of the last 100 episodes. "
 
 # %% ../../nbs/8_studio/05_step.ipynb #a00532ae
 _FILLING = {"a", "an", "the", "some", "more", "one", "its", "their", "your"}
@@ -342,17 +358,19 @@ def measure_view(session: Session) -> widgets.Widget:
         tooltips=["the untrained agent and now", "the last cycle"])
     since.style.button_width = "auto"
 
-    def rates() -> str:
+    shown = widgets.HTML(layout=widgets.Layout(width="100%"))
+
+    def rates() -> None:
         training = session.training if session.busy else None
         inside = "" if session.run is None else objectives_html(session.run, since.value, training)
-        return f'<div style="overflow-x:auto">{inside}</div>'
+        shown.value = framed(f'<div style="overflow-x:auto">{inside}</div>')
 
     def missing() -> str:
         found = "" if session.run is None else missing_html(session.run)
         return found and fold("What was missing in the original game", found)
 
-    return column(column(heading("Success rates in the original game"), since,
-                         choice_view(session, since, rates, every=5.0)),
+    following(session, since, rates, every=5.0)
+    return column(column(heading("Success rates in the original game"), since, shown),
                   html_view(session, ["run", "version"], missing))
 
 # %% ../../nbs/8_studio/05_step.ipynb #de6f0a8c
