@@ -422,7 +422,7 @@ def test_the_curves_are_those_of_the_run_that_is_open(tmp_path, whole):
             *lines, measured = charts.panels[0]["lines"]
             assert len(measured["x"]) == len(session.run.evaluations()) and measured["low"]
             assert sorted({point.step for point in session.points})[-1] == lines[0]["x"][-1]
-            assert charts.clock == sorted(map(list, charts.clock)) and charts.clock[-1][0] == charts.last
+            assert charts.clock == sorted(charts.clock) and charts.clock[-1][0] == charts.last
             logged = [record for cycle in session.run.cycles for record in session.run.metrics(cycle)]
             seconds = sum(sum(record["seconds"].values()) for record in logged)
             assert charts.clock[-1][1] == pytest.approx(seconds, abs=0.01 * len(logged))

@@ -31,6 +31,33 @@ found = [game.practice(name, "{vocabulary}")[0] for name in ("{one}", "{two}")]
 worlds = Worlds(game, "{vocabulary}", designs=tuple(map(Design, found, purposes)), previous=(Design(found[1]),))
 """
 SHOW = "worlds_view(worlds)"
+CURVES = """
+import math
+
+import ipywidgets as widgets
+
+from envgen_nb.results.charts import COLOURS, Series
+from envgen_nb.results.statistics import Estimate, mean
+from envgen_nb.studio.elements import STYLE, Curves, chart_line, chart_panel, estimate_line
+
+steps = list(range(0, 100_001, 1000))
+waves = [60 + 20 * math.sin(k) if k % 20 > 9 else None for k in range(101)]
+slope = [80 - 0.3 * k if k % 20 < 10 else None for k in range(101)]
+lines = [chart_line("training, original game", steps, waves, "original", smooth=True),
+         chart_line("training, designed worlds", steps, slope, "designed", smooth=True),
+         estimate_line(Series("measured, original game", [0, 50_000, 100_000],
+                              [Estimate(v, v - 5, v + 5, 60) for v in (2.0, 40.0, 70.0)]), "measured", "episode")]
+bands = [(k, k + 9000) for k in range(0, 100_000, 20_000)]
+arms = [Series(name, steps[::20], [mean([k * at + more for more in (0, 3, 5, 6, 9)]) for k in range(6)], colour)
+        for name, at, colour in (("plain", 4, COLOURS[0]), ("rules", 6, COLOURS[1]))]
+charts = Curves(last=100_000, clock=[[step, step / 500 + step ** 2 / 1e8] for step in steps[1:]], panels=[
+    chart_panel("Reward of an episode", lines, "2.0 → 70.0", wide=True, bands=bands),
+    chart_panel("collect wood", lines, "2 → 70%", "%", scale=(0, 100), bands=bands),
+    chart_panel("place table", lines, "2 → 70%", "%", scale=(0, 100), bands=bands),
+    chart_panel("Score", map(estimate_line, arms), wide=True)])
+view = widgets.VBox([widgets.HTML(STYLE), charts])
+view
+"""
 
 
 @pytest.fixture(scope="module")
@@ -316,3 +343,55 @@ def test_a_stage_is_chosen_in_its_row_and_edited(desk):
     serious = [one["id"] for one in Axe().run(desk.page, context=".envgen-studio").response["violations"]
                if one["impact"] in ("serious", "critical")]
     assert serious == [] and desk.errors == []
+
+
+@pytest.mark.long
+def test_curves_show_their_values_and_are_zoomed_and_smoothed(seen):
+    """With the pointer and with the keyboard; over steps and over time; without the kernel."""
+    write_notebook(seen.lab.folder / "curves.ipynb", CURVES)
+    seen.open("curves.ipynb")
+    seen.run_all()
+    charts = seen.page.locator(".envgen-curves")
+    first, second = (charts.locator(".envgen-curve").nth(k) for k in range(2))
+    first.locator("path.line").first.wait_for(state="attached", timeout=60_000)
+    seen.page.wait_for_timeout(500)
+    tip, box = first.locator(".envgen-tip"), first.locator("svg").bounding_box()
+
+    def at(share: float) -> tuple[float, float]:        # a place in the first chart, from its left to its right axis
+        return box["x"] + 46 + share * (box["width"] - 60), box["y"] + 0.5 * box["height"]
+
+    seen.page.mouse.move(*at(0.5))
+    tip.get_by_text("50k steps").wait_for()
+    assert "measured, original game: 40.0 [35.0, 45.0], 60 episodes" in tip.inner_text()
+    assert second.locator("path.pointer").count() == 1 and second.locator(".envgen-tip:visible").count() == 0
+    seen.shot("curves-pointed", charts)
+    seen.page.mouse.move(*at(0.2))
+    seen.page.mouse.down()
+    seen.page.mouse.move(*at(0.4), steps=5)
+    seen.page.mouse.up()
+    charts.get_by_role("button", name="Show all").wait_for()
+    numbers = second.locator("text.middle").all_text_contents()
+    assert set(numbers) <= {"20k", "25k", "30k", "35k", "40k"}, numbers                  # a closer look at all of them
+    seen.page.mouse.dblclick(*at(0.5))
+    charts.get_by_role("button", name="Show all").wait_for(state="hidden")
+    before = first.locator("path.line.original").get_attribute("d")
+    charts.get_by_label("Smoothing").fill("0.9")
+    assert first.locator("path.line.original").get_attribute("d") != before
+    assert first.locator("path.raw.original").get_attribute("d") == before               # what was, is still there
+    seen.page.mouse.move(*at(0.65))
+    assert "unsmoothed" in tip.inner_text()
+    charts.get_by_label("Axis").select_option("time of training")
+    first.locator("svg").focus()
+    seen.page.keyboard.press("End")
+    tip.get_by_text("5:00 of training").wait_for()                                       # 100,000 / 500 + 100 seconds
+    assert "5:00 of training" in charts.locator(".envgen-said").inner_text()
+    seen.page.keyboard.press("Home")
+    tip.get_by_text("0:00 of training").wait_for()
+    seen.page.keyboard.press("+")
+    charts.get_by_role("button", name="Show all").wait_for()
+    seen.page.keyboard.press("Escape")
+    charts.get_by_role("button", name="Show all").wait_for(state="hidden")
+    seen.shot("curves-smoothed", charts)
+    found = Axe().run(seen.page, ".envgen-curves")
+    assert found.violations_count == 0, found.generate_report()
+    assert seen.errors == []

@@ -228,9 +228,9 @@ def training_panels(
         f"Never reached so far: {', '.join(never)}." if never else "")
 
 
-def clock(points: Sequence[Point], most: int = 300) -> list[tuple[float, float]]:
-    "Return (steps, seconds of training so far), ascending, of at most so many steps."
-    return sorted({(point.step, point.seconds) for point in thin(points, most) if point.seconds})
+def clock(points: Sequence[Point], most: int = 300) -> list[list[float]]:
+    "Return [steps, seconds of training so far], ascending, of at most so many steps."
+    return [list(pair) for pair in sorted({(one.step, one.seconds) for one in thin(points, most) if one.seconds})]
 
 # %% ../../nbs/8_studio/05_step.ipynb #33abba3b
 def following(
