@@ -1,6 +1,7 @@
 # make            this list
 # make run        the main job: four EnvGen cycles on Crafter, no key and no GPU needed
 # make lab        JupyterLab on copies of the notebooks, in lab/: envgen.ipynb open, the workshops in lab/workshop
+# make app        the studio without code around it, for a class: a name for each, and a board of all
 # make test       what every change needs, in ten minutes: notebooks, tests, export is clean, lint
 # make test-all   the long forms of the tests, and nothing else: half an hour more
 # make test-gpu   the tests of learners and of killed runs on the NVIDIA GPU that is there
@@ -24,7 +25,7 @@ CURVES := $(VENV)/mlflow
 DOCS := $(VENV)/.docs
 STEPS ?= 100000
 
-.PHONY: help run test test-all test-gpu browser parity lab docs lock
+.PHONY: help run test test-all test-gpu browser parity lab app docs lock
 
 help:
 	@sed -n -e '/^#/!q' -e 's/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -78,6 +79,9 @@ parity: $(TESTS)
 
 lab: $(READY)
 	$(BIN)/envgen lab $(ARGS)
+
+app: $(READY)
+	$(BIN)/envgen app $(ARGS)
 
 # Nothing but the first installation needs a network.
 docs: $(DOCS)

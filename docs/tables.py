@@ -9,10 +9,12 @@ import math
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from envgen_nb.designer.prompt import PLACEHOLDERS
@@ -85,9 +87,11 @@ ROLES = {        # the arms of the experiments `roles_…`
     "both": "the ladders and the answers",
     "player": "it plays itself, by options",
     "uniform": "a teacher to which all options are the same",
-    "shuffled": "the answers, dealt to other options"}
+    "shuffled": "the answers, dealt to other options",
+    "any_option": "a player that takes any option"}
 TASKS = {"roles_door_key": "A door and its key", "roles_coloured_keys": "Keys of two colours",
-         "roles_two_doors": "Two doors", "roles_blocked": "A blocked door"}      # those that are recorded are shown
+         "roles_two_doors": "Two doors", "roles_blocked": "A blocked door",      # those that are recorded are shown
+         "roles_crafter": "Crafter: return of an episode"}
 SCORE, AREA = "score at the end", "area under the curve"
 TO_80 = "steps to a score of 80"
 FIRST = {"feedback": "feedback", "mixture": "mixture"}      # the heading of the first column, where it is not worlds
@@ -141,33 +145,60 @@ def ladders(name: str) -> str:
 def role_tokens(name: str) -> dict[str, tuple[float, float]]:
     "What each role of a model cost: arm → calls and tokens, estimated as four characters each; a player's: an episode."
     folder = KEPT / "recordings" / "roles" / name.removeprefix("roles_").replace("_", "-")
-    sizes = {path.name: len(path.read_text()) / 4 for path in folder.glob("*.md")}
-    designer, teacher = ((sum(not file.endswith("-reply.md") for file in files), sum(map(sizes.get, files)))
-                         for files in ([file for file in sizes if file.startswith(role)]
-                                       for role in ("ladders", "teacher")))
+    def size(files: Iterable[Path]) -> tuple[int, float]:
+        texts = {file.name: len(file.read_text()) / 4 for file in files}
+        return sum(not name.endswith("reply.md") for name in texts), sum(texts.values())
+
+    teacher = size(folder.glob("teacher*.md"))
+    of_each = [[*folder.glob("ladders*.md")]] if name != "roles_crafter" else [      # there each seed has its own
+        [*path.glob("*.md")] for path in (KEPT / "recordings" / "ladders").glob("corrected-*/cycle-1")]
+    designer = tuple(mean(values).value for values in zip(*map(size, of_each), strict=True))
     played = json.loads((folder / "player-sizes.json").read_text()).values()
     player = [mean(values).value for values in zip(
         *((one["calls"], sum(one["characters"].values()) / 4) for one in played), strict=True)]
     return {"none": (0, 0), "designer": designer, "teacher": teacher,
             "both": (designer[0] + teacher[0], designer[1] + teacher[1]), "player": tuple(player),
-            "uniform": (0, 0), "shuffled": teacher}
+            "uniform": (0, 0), "shuffled": teacher, "any_option": (0, 0)}
+
+
+def _paid(name: str, arm: str) -> list[str]:
+    "The calls and the tokens of a role, for a table."
+    calls, tokens = role_tokens(name)[arm]
+    return [f"{size}{' an episode' * (arm == 'player')}" if calls else "–"
+            for size in (f"{calls:.1f}".removesuffix(".0"), f"{tokens:,.0f}")]
 
 
 def roles(name: str) -> str:
     "What a language model is worth in each of its roles, in a task: success over the training, and tokens."
     area, ends, steps, rows = measured(name, AREA), measured(name, SCORE), measured(name, TO_80), []
-    for arm, words in ROLES.items():
-        calls, tokens = role_tokens(name)[arm]
+    for arm in area:
         known = [value for value in steps[arm].values() if math.isfinite(value)]
-        rows.append([f"`{arm}`: {words}", plus_minus(mean(area[arm].values())),
+        rows.append([f"`{arm}`: {ROLES[arm]}", plus_minus(mean(area[arm].values())),
                      "" if arm == "none" else plus_minus(paired(area[arm], area["none"]), signed=True),
                      f"{len(known)} of {len(area[arm])}",
                      "" if not known or arm == "player" else f"{mean(known).value:,.0f}",
-                     plus_minus(mean(ends[arm].values())),
-                     *(f"{size}{' an episode' * (arm == 'player')}" if calls else "–"
-                       for size in (f"{calls:.1f}".removesuffix(".0"), f"{tokens:,.0f}"))])
+                     plus_minus(mean(ends[arm].values())), *_paid(name, arm)])
     return table(["a language model is", "success over the training, %", "more than `none`", "runs that reach 80%",
                   "after steps", "success at the end, %", "calls", "tokens"], rows, "l")
+
+
+def roles_crafter(name: str = "roles_crafter") -> str:
+    "The same in Crafter: return and score. The score of what only plays is that of its episodes together."
+    returns, scores, area, rows = measured(name, RETURN), measured(name, SCORE), measured(name, AREA), []
+    names = list(next(iter(opened(name).summaries()["none"].values()))["success"])
+    for arm in returns:
+        plays, row = arm in ("player", "any_option"), [f"`{arm}`: {ROLES[arm]}"]
+        rates = {skill: mean(_skill(name, arm, skill).values()).value for skill in names}
+        together = math.expm1(np.mean(np.log1p([*rates.values()])))              # Crafter's score, Hafner 2021
+        for found in (returns, scores, area):
+            alone = plays and found is not returns
+            row += ["" if plays and found is area else f"{together:.1f}" if alone else
+                    plus_minus(mean(found[arm].values())),
+                    "" if arm == "none" or alone else plus_minus(paired(found[arm], found["none"]), signed=True)]
+        rows.append([*row, *_paid(name, arm)])
+    more = "more than `none`"
+    return table(["a language model is", "return at the end", more, "score at the end, %", more,
+                  "score over the training, %", more, "calls", "tokens"], rows, "l")
 
 
 def _skill(name: str, arm: str, skill: str) -> dict[int, float]:
@@ -561,7 +592,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           **{name: partial(experiment, name) for name in ARMS}, "steps played": steps_played,
           "skills": partial(skills, {("transfer", "steps"): "1.96M: ", ("transfer_4m", "steps"): "4M: "}),
           "ladders, skills": partial(skills, {("ladders", "corrected"): "", ("ladders", "once"): ""}),
-          **{name: partial(roles, name) for name in TASKS if name in names()},
+          **{name: roles_crafter if name == "roles_crafter" else partial(roles, name)
+             for name in TASKS if name in names()},
           "ladders": partial(ladders, "ladders"), "ladders, 4m": partial(ladders, "ladders_4m"),
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
@@ -731,21 +763,25 @@ def over_tokens() -> Drawing:
     for name, title in TASKS.items():
         if name not in names():
             continue
-        area, tokens = measured(name, AREA), {arm: size for arm, (_, size) in role_tokens(name).items()}
+        crafter = name == "roles_crafter"
+        area = measured(name, RETURN if crafter else AREA)
+        tokens = {arm: size for arm, (_, size) in role_tokens(name).items() if arm in area}
         right = tokens["player"] * episodes[-1]
         low = mean(area["none"].values())
         traces = [go.Scatter(x=[min(tokens["designer"], tokens["teacher"]) / 2, right], y=[low.value] * 2, name="none",
                              mode="lines", line={"color": COLOURS[7], "dash": "dot"})]
         for arm, colour in zip(("designer", "teacher", "both", "shuffled"), COLOURS, strict=False):
-            traces += estimate_traces(Series(arm, [tokens[arm]], [mean(area[arm].values())], colour), band=False)
-        level = mean(area["player"].values()).value
+            if arm in area:
+                point = Series(arm, [tokens[arm]], [mean(area[arm].values())], colour)
+                traces += estimate_traces(point, band=False)
+        level, unit = mean(area["player"].values()).value, "%" * (not crafter)
         traces.append(go.Scatter(x=[tokens["player"] * count for count in episodes], y=[level] * len(episodes),
                                  name="player", mode="lines+markers", line={"color": COLOURS[4]},
-                                 text=[f"{counted(count, 'episode')}: {level:.0f}%" for count in episodes]))
+                                 text=[f"{counted(count, 'episode')}: {level:.1f}{unit}" for count in episodes]))
         panels.append(chart(traces, title, x_title="tokens", height=300, above=True))
-        panels[-1].update_xaxes(type="log").update_yaxes(range=[-3, 105])
-    return svg(*panels, width=560, columns=2, title="Success over the training, in percent, over a model's tokens; "
-               "of a player for 1, 10, 100 and 1,000 episodes")
+        panels[-1].update_xaxes(type="log").update_yaxes(range=[-0.6, 22] if crafter else [-3, 105])
+    return svg(*panels, width=560, columns=2, title="Success over the training, in percent (Crafter: return), "
+               "over tokens; of a player for 1, 10, 100 and 1,000 episodes")
 
 
 def figures() -> dict[Path, str]:

@@ -1,0 +1,130 @@
+"""The studio without code around it, in a real browser: names, five windows at once, the board. No time is asserted."""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browser import FLAGS, free_port
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.folder import RunFolder
+from envgen_nb.cycle.settings import make_settings
+
+NAMES = ("ada", "alan", "emmy", "grace", "kurt")
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The address of `envgen app`, and the folder of the class; a short run is prepared for each name."""
+    shared, url = tmp_path_factory.mktemp("class"), f"http://127.0.0.1:{free_port()}"
+    for seed, name in enumerate(NAMES):
+        create_run(make_settings(num_cycles=1, num_worlds=2, cycle_steps=8_192, final_steps=0, evaluation_runs=1,
+                                 evaluation_episodes=4, threads=1, seed=min(seed, 3)), shared / name / "runs" / "first")
+    log = (shared.parent / "voila.log").open("w")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "envgen_nb", "app", "--folder", str(shared), "--no-browser", "--port",
+         url.rpartition(":")[2]], stdout=log, stderr=log, cwd=shared.parent, start_new_session=True)
+    for _ in range(300):
+        try:
+            urllib.request.urlopen(f"{url}/voila/static/favicon.ico", timeout=1)
+            break
+        except OSError:
+            assert process.poll() is None, Path(log.name).read_text()
+            time.sleep(0.2)
+    yield url, shared
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    system = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=system, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+def enter(browser: Browser, url: str, name: str, width: int = 1400, scheme: str = "light") -> Page:
+    """A new window, in which a name has been written."""
+    page = browser.new_context(viewport={"width": width, "height": 1000}, color_scheme=scheme).new_page()
+    page.goto(url, wait_until="domcontentloaded", timeout=120_000)
+    page.get_by_label("Your name").fill(name, timeout=120_000)
+    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("tab", name="Prompt").wait_for(timeout=120_000)
+    return page
+
+
+@pytest.mark.long
+def test_five_at_once(app, chromium, tmp_path):
+    """Each trains in a window of their own; the board has all of them, and puts in order what can be compared."""
+    url, shared = app
+    shots = Path(os.environ.get("ENVGEN_SCREENSHOTS", tmp_path))
+    pages = {name: enter(chromium, url, name) for name in NAMES}
+    assert all("import" not in page.locator("body").inner_text() for page in pages.values())              # no code
+    for page in pages.values():
+        page.get_by_role("button", name="All cycles").click()
+    for name, page in pages.items():
+        page.get_by_role("status").filter(has_text="finished").first.wait_for(timeout=300_000)
+        assert RunFolder(shared / name / "runs" / "first").finished()
+    page = pages["ada"]
+    page.get_by_role("button", name="Board").click()
+    board = page.locator(".envgen-box", has_text="The latest run of each name")
+    board.get_by_role("cell", name="kurt").wait_for(timeout=60_000)
+    assert [name for name in NAMES if board.get_by_role("cell", name=name, exact=True).count() == 1] == [*NAMES]
+    text = board.inner_text()
+    assert "The seeds differ" in text and "same settings, seed and numbers: grace, kurt." in text
+    page.screenshot(path=shots / "app-board.png")
+    found = Axe().run(page, ".envgen-studio")
+    assert found.violations_count == 0, found.generate_report()
+    page.get_by_role("button", name="Large text").click()
+    page.wait_for_timeout(500)
+    page.screenshot(path=shots / "app-large.png")
+    for name in NAMES:
+        pages[name].context.close()
+
+
+@pytest.mark.long
+def test_who_comes_back_goes_on(app, chromium, tmp_path):
+    """A closed window ends its training; the name opens the same run again, on a small screen, too."""
+    url, shared = app
+    shots = Path(os.environ.get("ENVGEN_SCREENSHOTS", tmp_path))
+    folder = shared / "sofia" / "runs"
+    create_run(make_settings(num_cycles=1, num_worlds=2, cycle_steps=400_000, final_steps=0, evaluation_runs=1,
+                             evaluation_episodes=2, threads=1), folder / "first")
+    page = enter(chromium, url, "Sofia")
+    page.get_by_role("button", name="All cycles").click()
+    page.get_by_role("status").filter(has_text="steps/s").first.wait_for(timeout=120_000)
+    page.close()
+    page = enter(chromium, url, "sofia", 420, "dark")
+    page.get_by_text("first").first.wait_for(timeout=60_000)
+    page.wait_for_timeout(1000)
+    page.screenshot(path=shots / "app-phone.png")
+    assert [path.name for path in folder.iterdir()] == ["first"] and RunFolder(folder / "first").events()
+    page.get_by_role("button", name="Board").click()
+    page.get_by_role("cell", name="sofia").or_(page.get_by_text("No agent has been measured yet.")).first.wait_for()
+    page.context.close()
+
+
+def test_a_name_is_a_folder(app, chromium):
+    """What is no name is refused in words, and nothing is made outside the folder of the class."""
+    url, shared = app
+    page = chromium.new_page()
+    page.goto(url, wait_until="domcontentloaded", timeout=120_000)
+    page.get_by_label("Your name").fill("../elsewhere", timeout=120_000)
+    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("alert").filter(has_text="a name begins with a letter or a digit").wait_for(timeout=60_000)
+    assert not (shared.parent / "elsewhere").exists()
+    page.close()
