@@ -1,5 +1,6 @@
 """The studio without code around it, in a real browser: names, five windows at once, the board. No time is asserted."""
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.settings import make_settings
+from envgen_nb.experiment.folder import ExperimentFolder
 
 NAMES = ("ada", "alan", "emmy", "grace", "kurt")
 
@@ -97,6 +99,29 @@ def test_five_at_once(app, chromium, tmp_path):
 
 
 @pytest.mark.long
+def test_a_prompt_with_several_seeds(app, chromium):
+    """From the page Train: two seeds of the prompt, then plain PPO beside them; the answer is there, and in the folder."""
+    url, shared = app
+    create_run(make_settings(num_cycles=1, num_worlds=2, cycle_steps=8_192, final_steps=0, evaluation_runs=1,
+                             evaluation_episodes=4, seed=5), shared / "rosa" / "runs" / "first")
+    page = enter(chromium, url, "rosa")
+    page.get_by_role("tab", name="Train").click()
+    page.get_by_label("Seeds", exact=True).fill("2")
+    page.get_by_label("Called").fill("my words")
+    page.get_by_role("button", name="Run this prompt with so many seeds").click()
+    page.get_by_text("2 of 2 runs done").first.wait_for(timeout=240_000)
+    page.get_by_role("button", name="Plain PPO beside it").click()
+    page.get_by_text("4 of 4 runs done").first.wait_for(timeout=240_000)
+    page.get_by_text(re.compile("plain-ppo and my-words differ by")).first.wait_for(timeout=60_000)
+    folder, = (shared / "rosa" / "runs").glob("seeds-of-*")
+    found = ExperimentFolder(folder)
+    assert found.experiment.runs() == [("my-words", 5), ("plain-ppo", 5), ("my-words", 6), ("plain-ppo", 6)]
+    assert all(len(of) == 2 for of in found.summaries().values())
+    assert (folder / "files" / "my-words-templates" / "first.md").exists()
+    page.context.close()
+
+
+@pytest.mark.long
 def test_who_comes_back_goes_on(app, chromium, tmp_path):
     """A closed window ends its training; the name opens the same run again, on a small screen, too."""
     url, shared = app
@@ -109,7 +134,6 @@ def test_who_comes_back_goes_on(app, chromium, tmp_path):
     page.get_by_role("status").filter(has_text="steps/s").first.wait_for(timeout=120_000)
     page.close()
     page = enter(chromium, url, "sofia", 420, "dark")
-    page.get_by_text("first").first.wait_for(timeout=60_000)
     page.wait_for_timeout(1000)
     page.screenshot(path=shots / "app-phone.png")
     assert [path.name for path in folder.iterdir()] == ["first"] and RunFolder(folder / "first").events()
