@@ -4222,6 +4222,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                        'envgen_nb/studio/classroom.py'),
                                             'envgen_nb.studio.classroom.board_notes': ( '8_studio/classroom.html#board_notes',
                                                                                         'envgen_nb/studio/classroom.py'),
+                                            'envgen_nb.studio.classroom.is_free': ( '8_studio/classroom.html#is_free',
+                                                                                    'envgen_nb/studio/classroom.py'),
                                             'envgen_nb.studio.classroom.latest_runs': ( '8_studio/classroom.html#latest_runs',
                                                                                         'envgen_nb/studio/classroom.py'),
                                             'envgen_nb.studio.classroom.own_folder': ( '8_studio/classroom.html#own_folder',

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import FLAGS, free_port
@@ -19,21 +20,22 @@ from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.experiment.folder import ExperimentFolder
+from envgen_nb.game.files import holder
 
 NAMES = ("ada", "alan", "emmy", "grace", "kurt")
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The address of `envgen app`, and the folder of the class; a short run is prepared for each name."""
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, int]]:
+    """The address of `envgen app`, the folder of the class, its process; a short run is prepared for each name."""
     shared, url = tmp_path_factory.mktemp("class"), f"http://127.0.0.1:{free_port()}"
     for seed, name in enumerate(NAMES):
         create_run(make_settings(num_cycles=1, num_worlds=2, cycle_steps=8_192, final_steps=0, evaluation_runs=1,
                                  evaluation_episodes=4, threads=1, seed=min(seed, 3)), shared / name / "runs" / "first")
     log = (shared.parent / "voila.log").open("w")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "envgen_nb", "app", "--folder", str(shared), "--no-browser", "--port",
-         url.rpartition(":")[2]], stdout=log, stderr=log, cwd=shared.parent, start_new_session=True)
+    command = [sys.executable, "-m", "envgen_nb", "app", "--folder", str(shared), "--no-browser", "--port",
+               url.rpartition(":")[2], "--MappingKernelManager.cull_idle_timeout=5"]
+    process = subprocess.Popen(command, stdout=log, stderr=log, cwd=shared.parent, start_new_session=True)
     for _ in range(300):
         try:
             urllib.request.urlopen(f"{url}/voila/static/favicon.ico", timeout=1)
@@ -41,7 +43,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
         except OSError:
             assert process.poll() is None, Path(log.name).read_text()
             time.sleep(0.2)
-    yield url, shared
+    yield url, shared, process.pid
     os.killpg(process.pid, signal.SIGINT)
     try:
         process.wait(20)
@@ -72,7 +74,7 @@ def enter(browser: Browser, url: str, name: str, width: int = 1400, scheme: str 
 @pytest.mark.long
 def test_five_at_once(app, chromium, tmp_path):
     """Each trains in a window of their own; the board has all of them, and puts in order what can be compared."""
-    url, shared = app
+    url, shared, process = app
     shots = Path(os.environ.get("ENVGEN_SCREENSHOTS", tmp_path))
     pages = {name: enter(chromium, url, name) for name in NAMES}
     assert all("import" not in page.locator("body").inner_text() for page in pages.values())              # no code
@@ -100,8 +102,8 @@ def test_five_at_once(app, chromium, tmp_path):
 
 @pytest.mark.long
 def test_a_prompt_with_several_seeds(app, chromium):
-    """From the page Train: two seeds of the prompt, then plain PPO beside them; the answer is there, and in the folder."""
-    url, shared = app
+    """From the page Train: two seeds of the prompt, then plain PPO beside them, and the answer."""
+    url, shared, process = app
     create_run(make_settings(num_cycles=1, num_worlds=2, cycle_steps=8_192, final_steps=0, evaluation_runs=1,
                              evaluation_episodes=4, seed=5), shared / "rosa" / "runs" / "first")
     page = enter(chromium, url, "rosa")
@@ -122,29 +124,38 @@ def test_a_prompt_with_several_seeds(app, chromium):
 
 
 @pytest.mark.long
-def test_who_comes_back_goes_on(app, chromium, tmp_path):
-    """A closed window ends its training; the name opens the same run again, on a small screen, too."""
-    url, shared = app
+def test_who_comes_back_finds_the_run(app, chromium, tmp_path):
+    """Training goes on when its window is closed; a second window shows it; the processes end by themselves."""
+    url, shared, process = app
     shots = Path(os.environ.get("ENVGEN_SCREENSHOTS", tmp_path))
     folder = shared / "sofia" / "runs"
-    create_run(make_settings(num_cycles=1, num_worlds=2, cycle_steps=400_000, final_steps=0, evaluation_runs=1,
+    create_run(make_settings(num_cycles=1, num_worlds=2, cycle_steps=100_000, final_steps=0, evaluation_runs=1,
                              evaluation_episodes=2, threads=1), folder / "first")
     page = enter(chromium, url, "Sofia")
     page.get_by_role("button", name="All cycles").click()
     page.get_by_role("status").filter(has_text="steps/s").first.wait_for(timeout=120_000)
     page.close()
     page = enter(chromium, url, "sofia", 420, "dark")
-    page.wait_for_timeout(1000)
+    page.get_by_role("alert").filter(has_text="first is being worked on in another window").wait_for()
     page.screenshot(path=shots / "app-phone.png")
-    assert [path.name for path in folder.iterdir()] == ["first"] and RunFolder(folder / "first").events()
-    page.get_by_role("button", name="Board").click()
-    page.get_by_role("cell", name="sofia").or_(page.get_by_text("No agent has been measured yet.")).first.wait_for()
+    until = time.monotonic() + 240
+    while holder(folder / "first"):
+        assert time.monotonic() < until
+        time.sleep(0.5)
+    page.get_by_role("button", name="Open", exact=False).first.click()
+    page.get_by_role("status").filter(has_text="the run is finished").or_(
+        page.get_by_text("The run is finished").first).first.wait_for(timeout=60_000)
+    assert [path.name for path in folder.iterdir()] == ["first"]
     page.context.close()
+    until = time.monotonic() + 120
+    while any("ipykernel" in " ".join(child.cmdline()) for child in psutil.Process(process).children()):
+        assert time.monotonic() < until, "a window was closed, and its process is still there"
+        time.sleep(1)
 
 
 def test_a_name_is_a_folder(app, chromium):
     """What is no name is refused in words, and nothing is made outside the folder of the class."""
-    url, shared = app
+    url, shared, process = app
     page = chromium.new_page()
     page.goto(url, wait_until="domcontentloaded", timeout=120_000)
     page.get_by_label("Your name").fill("../elsewhere", timeout=120_000)

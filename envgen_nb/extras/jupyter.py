@@ -127,10 +127,14 @@ def start_app(
     shared.mkdir(parents=True, exist_ok=True)
     os.environ |= {SETTINGS: str(ini), CLASS: str(shared)}            # kernels work elsewhere
     print(f"What a class does is kept in {shared}, a folder for each name; settings: "
-          f"{ini if ini.exists() else 'the defaults'}\nA window has a kernel of its own, which ends when it is closed: "
-          "training then stops, and goes on where it was when its name is written again.", flush=True)
+          f"{ini if ini.exists() else 'the defaults'}\nEach window has a process of its own. When it is closed, "
+          "training goes on to its\nend; two minutes later the process ends.", flush=True)
+    own = {"--Voila.ip": "127.0.0.1", "--MappingKernelManager.cull_idle_timeout": 120,
+           "--MappingKernelManager.cull_interval": 10}
+    given = {option.partition("=")[0] for option in options}
     try:
-        Voila.launch_instance([str(PACKAGE / "lab" / "app.ipynb"), "--Voila.ip=127.0.0.1", *options])
+        Voila.launch_instance([str(PACKAGE / "lab" / "app.ipynb"), *options,
+                               *(f"{name}={value}" for name, value in own.items() if name not in given)])
     except SystemExit as end:
         return int(end.code or 0)
     return 0

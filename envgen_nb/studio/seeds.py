@@ -55,7 +55,7 @@ def experiment_text(
 # %% ../../nbs/8_studio/12_seeds.ipynb #c74a9043
 PLAIN = "plain-ppo"
 _DESIGNS = ("design", "designer_options", "feedback", "bottleneck", "lessons", "templates", "curriculum",
-            "curriculum_options", "num_candidates", "chooser", "max_calls", "max_tokens")     # where there is a designer
+            "curriculum_options", "num_candidates", "chooser", "max_calls", "max_tokens")     # of a designer
 
 
 def arm_of(settings: RunSettings) -> dict[str, Any]:
@@ -144,7 +144,12 @@ class SeedRuns(HasTraits):
                            self.seeds.value, self.shown.folder))
 
     def _idle(self) -> None:
-        if self.shown is not None and self.shown.job is not None and not self.shown.job.done():
+        if self.shown is None or self.shown.job is None or self.shown.job.done():
+            return
+        folder = self.shown.folder
+        if sum(map(len, folder.summaries().values())) == len(folder.experiment.runs()):
+            self.shown.stop()                          # all have ended; what is left is to write the report
+        else:
             raise EditError("runs of this experiment are going on: press Stop below, or wait until they are done; what "
                             "has run is kept")
 
