@@ -26,6 +26,7 @@ html_theme = "furo"
 html_title = f"envgen_nb {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 html_math_renderer = "mathml"             # equations are in the page: no script, no network
 html_copy_source = False
 html_show_sphinx = False

@@ -120,6 +120,9 @@ def notebook(path: Path) -> str:
                     drawn = True
                     output.data["text/html"] = plotly_html(figure, f"figure-{cell.id}-{k}")
         cells.append(cell)
+    first = next(cell for cell in cells if cell.cell_type == "markdown")
+    file = os.path.relpath(path, (DOCS / "notebooks" / path.relative_to(ROOT / "nbs")).parent)
+    first.source += f"\n\n{{download}}`Download this notebook <{file}>`"
     if drawn:
         up = "../" * (len(path.relative_to(ROOT / "nbs").parts))
         script = f'```{{raw}} html\n<script src="{up}_static/plotly.min.js"></script>\n```'
