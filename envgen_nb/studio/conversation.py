@@ -4,12 +4,17 @@
 
 # %% auto #0
 __all__ = ['reply_html', 'conversation_html', 'cost_html', 'manual_view', 'coming_view', 'conversations', 'reply_view',
-           'draft_name', 'drafts_view', 'Asked', 'asked', 'templates_of', 'start_from', 'history_html', 'history_view']
+           'draft_name', 'drafts_view', 'Asked', 'asked', 'templates_of', 'start_from', 'beside_html',
+           'texts_to_compare', 'Beside', 'history_html', 'history_view']
 
 # %% ../../nbs/8_studio/06_conversation.ipynb #38eea412
+import difflib
+import functools
 import html
+import itertools
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,7 +35,7 @@ from ..results import measurements
 from ..results.archive import archive_html, bottleneck_html, context_html, tried_html
 from ..results.figures import Change, most_changed
 from ..results.page import fold, note, quote, table
-from .editor import prompt_facts, template_kind, text_difference
+from .editor import prompt_facts, saved_texts, template_kind, template_names, text_difference
 from envgen_nb.studio.elements import (
     STYLE, CopyButton, bind, button, column, columns, error_view, field, framed, heading, html_view, listen, offer,
     render, row, show_if,
@@ -299,6 +304,89 @@ def start_from(
         change_templates(session.run, templates)
         session.refresh()
 
+# %% ../../nbs/8_studio/06_conversation.ipynb #0834e5ca
+def _words(left: str, right: str) -> tuple[str, str]:
+    "Return two lines as HTML with the words marked that the other has not."
+    a, b = (re.findall(r"\s+|\w+|[^\w\s]", line) for line in (left, right))
+    found: tuple[list[str], list[str]] = [], []
+    for what, i, j, m, n in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        for side, tag, words in ((0, "del", a[i:j]), (1, "ins", b[m:n])):
+            text = html.escape("".join(words))
+            found[side].append(text if what == "equal" or not text else f"<{tag}>{text}</{tag}>")
+    return "".join(found[0]), "".join(found[1])
+
+
+def beside_html(
+    left: str,
+    right: str,
+    names: tuple[str, str] = ("left", "right"),
+    around: int = 2,                               # lines that are shown around what differs
+) -> str:
+    "Return two texts in two columns with what differs marked, as HTML."
+    a, b, rows, differ = left.splitlines(), right.splitlines(), list[str](), 0
+    for what, i, j, m, n in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        if what == "equal":
+            first, last = around * (i > 0), around * (j < len(a))
+            alike = [f"<tr><td>{html.escape(line)}</td><td>{html.escape(line)}</td></tr>" for line in a[i:j]]
+            hidden = len(alike) - first - last
+            if hidden > 1:
+                alike[first:len(alike) - last] = [
+                    f'<tr class="envgen-quiet"><td colspan="2">{counted(hidden, "line")} alike</td></tr>']
+            rows += alike
+            continue
+        for one, other in itertools.zip_longest(a[i:j], b[m:n]):
+            pair = _words(one or "", other or "")
+            rows.append(f"<tr><td>{pair[0]}</td><td>{pair[1]}</td></tr>")
+            differ += 1
+    said = f"{counted(differ, 'line')} differ." if differ != 1 else "1 line differs."
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
+    if not differ:
+        return note("The two texts are the same.")
+    return note(said) + (f'<table class="envgen-beside"><thead><tr>{head}</tr></thead>'
+                         f'<tbody>{"".join(rows)}</tbody></table>')
+
+
+def texts_to_compare(paths: Iterable[Path]) -> dict[str, Callable[[], str]]:
+    "Return the saved templates, and the prompts and replies of runs: name → a function that reads the text."
+    found: dict[str, Callable[[], str]] = {}
+    for path in paths:
+        run = RunFolder(path)
+        for place, name in conversations(run).items():
+            for what, file in (("prompt", RunFolder.PROMPT), ("reply", RunFolder.REPLY)):
+                if run.text(place, file) is not None:
+                    found[f"{path.name}, {name}: {what}"] = functools.partial(run.text, place, file)
+    for name in template_names():
+        for kind in ("first", "update", "ladders", "correction"):
+            found[f"template {name}: {kind}"] = lambda name=name, kind=kind: saved_texts(name)[kind]
+    return found
+
+
+class Beside:
+    "Two texts that are chosen, side by side."
+
+    def __init__(self, session: Session):
+        self.known: dict[str, Callable[[], str]] = {}
+        self.which = [field(widgets.Dropdown, label, f"the text on the {label.lower()}") for label in ("Left", "Right")]
+        self.shown = widgets.HTML()
+        for control in self.which:
+            listen(control, self.show, session)
+        self.view = column(heading("Two texts side by side"), row(*self.which), self.shown)
+
+    def offer(self, paths: Iterable[Path]) -> None:
+        "Offer the texts of these runs, the latest first, and the templates."
+        self.known = texts_to_compare(paths)
+        names = {name: name for name in self.known}
+        for control, default in zip(self.which, (list(names) * 2)[:2], strict=True):
+            offer(control, names, default)
+        self.show()
+
+    def show(self, _: object = None) -> None:
+        "Show how the chosen texts differ."
+        names = tuple(control.value for control in self.which)
+        if not all(name in self.known for name in names):
+            return
+        self.shown.value = framed(beside_html(*(self.known[name]() for name in names), names))
+
 # %% ../../nbs/8_studio/06_conversation.ipynb #0c45d310
 def history_html(rows: Sequence[Asked]) -> str:
     "Return the rows as a table."
@@ -311,7 +399,7 @@ def history_view(session: Session) -> widgets.Widget:
     which = widgets.SelectMultiple(description="Runs", rows=4, layout=wide,
                                    tooltip="hold Ctrl or Shift to choose several")
     prompt = widgets.Dropdown(description="Prompt", tooltip="which one a new run begins with", layout=wide)
-    shown = widgets.HTML()
+    shown, beside = widgets.HTML(), Beside(session)
 
     def refresh() -> None:
         found = choices(session)
@@ -332,6 +420,7 @@ def history_view(session: Session) -> widgets.Widget:
             rows += mine
             options |= {(path, one.cycle): f"{one.run}, {one.cycle.replace('-', ' ')}" for one in mine}
         offer(prompt, options)
+        beside.offer(dict.fromkeys(path for path, _ in options))
         shown.value = (f'<div class="envgen" style="overflow-x:auto" tabindex="0" role="region" '
                        f'aria-label="prompts">{damaged}{history_html(rows)}</div>')
 
@@ -346,4 +435,4 @@ def history_view(session: Session) -> widgets.Widget:
                   row(which, button("Look for runs", "Read the runs folder again", refresh, session, "folder-open")),
                   row(prompt, button("Start a run from this prompt", "A new run with the settings of that run and this "
                                      "prompt; nothing is asked until you press Generate", start, session, "plus")),
-                  error_view(session), shown)
+                  error_view(session), shown, beside.view)
