@@ -4783,6 +4783,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                         'envgen_nb/studio/worlds.py'),
                                          'envgen_nb.studio.worlds.Worlds.move': ( '8_studio/worlds.html#worlds.move',
                                                                                   'envgen_nb/studio/worlds.py'),
+                                         'envgen_nb.studio.worlds.Worlds.set_purpose': ( '8_studio/worlds.html#worlds.set_purpose',
+                                                                                         'envgen_nb/studio/worlds.py'),
                                          'envgen_nb.studio.worlds.Worlds.tried': ( '8_studio/worlds.html#worlds.tried',
                                                                                    'envgen_nb/studio/worlds.py'),
                                          'envgen_nb.studio.worlds.Worlds.undo': ( '8_studio/worlds.html#worlds.undo',

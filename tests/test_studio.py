@@ -814,6 +814,10 @@ def test_the_purpose_of_an_edited_world_is_of_before_wherever_it_stands(tmp_path
     run = RunFolder(session.run.path)
     assert worlds_html(run).count(BEFORE_EDIT) == 1
     assert run.purposes("cycle-1") == [design.purpose for design in gallery.designs]         # kept as they were written
+    gallery.set_purpose(0, "diamonds, if there were any")
+    assert BEFORE_EDIT not in gallery_html(gallery)                                # a person's world and purpose now
+    assert RunFolder(session.run.path).purposes("cycle-1")[0] == "diamonds, if there were any"
+    gallery.undo()
     studio.session.cycle()
     done(studio.session)
     studio.session.generate()

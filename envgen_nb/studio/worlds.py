@@ -26,7 +26,7 @@ from ..designer.lenient import Reader
 from ..designer.reply import Design, name_in, origin, strip_markdown, world_before
 from ..results.figures import BEFORE_EDIT
 from envgen_nb.studio.elements import (
-    STYLE, bind, button, column, error_view, field, framed, number_field, render, row,
+    STYLE, bind, button, column, error_view, field, framed, listen, number_field, render, row,
 )
 from ..agent.clips import animate, record
 from .play import Keys, Play, Reveal, png
@@ -124,6 +124,11 @@ class Worlds(HasTraits):
             designs.insert(to, designs.pop(index))
             self._put(*designs)
             self._show(to)
+
+    def set_purpose(self, index: int, purpose: str) -> None:
+        "Write what a world is for; its settings stay, and so does what happened in it."
+        if (purpose := " ".join(purpose.split())) != self.designs[index].purpose and self.may_change():
+            self._put(*self.designs[:index], replace(self.designs[index], purpose=purpose), *self.designs[index + 1:])
 
     def undo(self) -> None:
         "Take the last change back."
@@ -410,7 +415,11 @@ class _Card:
 
     def _edit(self) -> tuple[widgets.Widget, ...]:
         self.editor = _WorldEditor(self.state, self.index)
-        return Reveal(), self.editor.box
+        purpose = field(widgets.Text, "Purpose", "what this world is for, in your words; the next prompt has it",
+                        continuous_update=False, value=self.state.designs[self.index].purpose,
+                        layout={"width": "100%"})
+        listen(purpose, lambda text: self.state.set_purpose(self.index, text), self.state)
+        return Reveal(), purpose, self.editor.box
 
     def _play(self) -> tuple[widgets.Widget, ...]:
         return Play(self.state.simulator, self.state.designs[self.index].world, self.state.seed, self.close),
