@@ -4255,6 +4255,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                           'envgen_nb.studio.compare.owner': ('8_studio/compare.html#owner', 'envgen_nb/studio/compare.py'),
                                           'envgen_nb.studio.compare.read_run': ( '8_studio/compare.html#read_run',
                                                                                  'envgen_nb/studio/compare.py'),
+                                          'envgen_nb.studio.compare.read_views': ( '8_studio/compare.html#read_views',
+                                                                                   'envgen_nb/studio/compare.py'),
                                           'envgen_nb.studio.compare.run_table': ( '8_studio/compare.html#run_table',
                                                                                   'envgen_nb/studio/compare.py'),
                                           'envgen_nb.studio.compare.seed_series': ( '8_studio/compare.html#seed_series',
