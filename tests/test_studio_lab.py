@@ -317,7 +317,7 @@ def test_the_page_is_reloaded(seen, place):
     status(seen, "training is to go on")
     tab(seen, "Train")
     curves_end_at(seen, run(place).metrics("cycle-1")[-1]["step"])
-    studio(seen).locator("text=measured, 95% interval over its episodes").first.wait_for()
+    studio(seen).locator("text=measured, original game, 95% interval").first.wait_for()
     seen.page.wait_for_timeout(1000)
     seen.shot("lab-reloaded", studio(seen))
     press(seen, "Whole cycle")

@@ -79,7 +79,7 @@ function render({ model, el }) {
     const caption = make("figcaption", figure);
     make("b", caption, { textContent: panel.title });
     make("span", caption, { textContent: panel.said });
-    const box = shape("svg", figure, { tabindex: 0, role: "img", "aria-label": [panel.title, panel.said].filter(Boolean).join(": ") });
+    const box = shape("svg", figure, { tabindex: -1, role: "img", "aria-label": [panel.title, panel.said].filter(Boolean).join(": ") });
     const tip = make("div", figure, { className: "envgen-tip", hidden: true });
     const one = { panel, figure, box, tip };
     const lines = () => panel.lines.map((line) => {
@@ -222,12 +222,15 @@ function render({ model, el }) {
     box.addEventListener("pointerleave", () => { if (from === null) point(NaN); });
     box.addEventListener("dblclick", () => zoom(null));
     box.addEventListener("blur", () => point(NaN));
+    box.addEventListener("focus", () => stop(charts.indexOf(one)));
     box.addEventListener("keydown", (event) => {
       const all = places(), k = at ? all.indexOf(nearest(at.x)) : -1, middle = at?.x ?? (one.left + one.right) / 2;
       const half = (one.right - one.left) / 4;
       const act = {
         ArrowRight: () => point(all[Math.min(all.length - 1, k + 1)], true),
         ArrowLeft: () => point(all[k < 0 ? all.length - 1 : Math.max(0, k - 1)], true),
+        ArrowDown: () => charts[charts.indexOf(one) + 1]?.box.focus(),
+        ArrowUp: () => charts[charts.indexOf(one) - 1]?.box.focus(),
         Home: () => point(all[0], true), End: () => point(all[all.length - 1], true),
         "+": () => zoom([Math.max(one.left, middle - half), Math.min(one.right, middle + half)]), "-": () => zoom(null),
         Escape: range ? () => zoom(null) : null,
@@ -240,6 +243,8 @@ function render({ model, el }) {
     return one;
   };
 
+  const stop = (index) =>                                     // the one chart that the Tab key stops at
+    charts.forEach((one, k) => one.box.setAttribute("tabindex", k === index ? 0 : -1));
   const zoom = (ends) => { range = ends; whole.hidden = !ends; drawAll(); };
   const drawAll = () => charts.forEach((one) => one.draw());
   const news = () => {
@@ -266,6 +271,7 @@ function render({ model, el }) {
     charts = panels.map(chart);
     at = at && charts[pointed] ? { ...at, chart: charts[pointed] } : null;
     drawAll();
+    stop(Math.max(0, focused));
     charts[focused]?.box.focus({ preventScroll: true });
   };
   slider.oninput = () => { weight.textContent = (+slider.value).toFixed(2); drawAll(); };
