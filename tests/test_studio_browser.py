@@ -387,7 +387,7 @@ def test_curves_show_their_values_and_are_zoomed_and_smoothed(seen):
     assert "5:00 of training" in charts.locator(".envgen-said").inner_text()
     seen.page.keyboard.press("Home")
     tip.get_by_text("0:00 of training").wait_for()
-    seen.page.keyboard.press("ArrowDown")                                                # the Tab key stops at one alone
+    seen.page.keyboard.press("ArrowDown")                                                # Tab stops at one alone
     assert second.evaluate("figure => figure.contains(document.activeElement)")
     assert charts.locator("svg[tabindex='0']").count() == 1
     seen.page.keyboard.press("ArrowUp")
