@@ -6,6 +6,7 @@ measured are kept in the folder that ENVGEN_SCREENSHOTS names, else in pytest's 
 import io
 import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,6 +32,23 @@ found = [game.practice(name, "{vocabulary}")[0] for name in ("{one}", "{two}")]
 worlds = Worlds(game, "{vocabulary}", designs=tuple(map(Design, found, purposes)), previous=(Design(found[1]),))
 """
 SHOW = "worlds_view(worlds)"
+TABLE = """
+import ipywidgets as widgets
+
+from envgen_nb.studio.compare import RunTable
+from envgen_nb.studio.elements import STYLE
+
+def cells(k):
+    return {"run": [f"run {k}", f"run {k}"], "score": [k / 3, f"{k / 3:.1f}"], "words": ["", 'a, "b"'],
+            "game": ["", ("crafter", "heist")[k % 2]], "steps": [1000 * k, f"{1000 * k:,}"]}
+
+columns = [["run", "run", "text"], ["score", "score, %", "number"], ["game", "game", "text"],
+           ["words", "words", "text"], ["steps", "steps", "number"]]
+runs = RunTable(group="game", columns=columns, rows=[
+    {"id": f"{k}", "name": f"run {k}", "archived": k == 6, "cells": cells(k)} for k in range(7)])
+view = widgets.VBox([widgets.HTML(STYLE), runs])
+view
+"""
 CURVES = """
 import math
 
@@ -398,5 +416,43 @@ def test_curves_show_their_values_and_are_zoomed_and_smoothed(seen):
     charts.get_by_role("button", name="Show all").wait_for(state="hidden")
     seen.shot("curves-smoothed", charts)
     found = Axe().run(seen.page, ".envgen-curves")
+    assert found.violations_count == 0, found.generate_report()
+    assert seen.errors == []
+
+
+@pytest.mark.long
+def test_runs_are_grouped_kept_as_views_and_written(seen):
+    """Games apart; a column first; what is shown as CSV; a view is kept under a name, and comes back whole."""
+    write_notebook(seen.lab.folder / "table.ipynb", TABLE, "print(runs.views)")
+    seen.open("table.ipynb")
+    seen.run_all()
+    board = seen.page.locator(".envgen-runs")
+    board.get_by_text("crafter: 3 runs").wait_for(timeout=60_000)                       # one is archived
+    assert board.get_by_text("heist: 3 runs").count() == 1
+
+    def heads() -> list[str]:
+        return [text.strip(" ▲▼") for text in board.locator("thead th").all_inner_texts()[2:]]
+
+    board.get_by_label("Group by").select_option("")
+    board.get_by_text("crafter: 3 runs").wait_for(state="detached")
+    board.get_by_text("Columns", exact=True).click()
+    board.get_by_role("button", name="steps first", exact=True).click()
+    board.get_by_label("game", exact=True).uncheck()
+    board.get_by_text("Columns", exact=True).click()
+    assert heads() == ["steps", "run", "score, %", "words"]
+    board.get_by_role("button", name="steps", exact=True).click()
+    with seen.page.expect_download() as download:
+        board.get_by_role("button", name="CSV", exact=True).click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert lines[:2] == ["steps,run,score,words", '5000,run 5,1.6666666666666667,"a, ""b"""'] and len(lines) == 7
+    seen.page.once("dialog", lambda dialog: dialog.accept("by steps"))
+    board.get_by_role("button", name="Save view").click()
+    board.get_by_label("View", exact=True).select_option("")
+    board.get_by_text("crafter: 3 runs").wait_for()
+    assert heads() == ["run", "score, %", "game", "words", "steps"]
+    board.get_by_label("View", exact=True).select_option("by steps")
+    assert heads() == ["steps", "run", "score, %", "words"] and board.get_by_text("crafter: 3 runs").count() == 0
+    assert board.locator("th[aria-sort=descending]").inner_text().startswith("steps")
+    found = Axe().run(seen.page, ".envgen-runs")
     assert found.violations_count == 0, found.generate_report()
     assert seen.errors == []

@@ -18,6 +18,8 @@ function render({ model, el }) {
   const choices = make("div", hide, { className: "envgen-runs-columns" });
   const groups = make("select", make("label", bar, { textContent: "Group by " }));
   const views = make("select", make("label", bar, { textContent: "View " }));
+  groups.setAttribute("aria-label", "Group by");
+  views.setAttribute("aria-label", "View");
   const keep = make("button", bar, { type: "button", textContent: "Save view", className: "envgen-plain",
                                      title: "Keep columns, order, filter and groups under a name" });
   const csv = make("button", bar, { type: "button", textContent: "CSV", className: "envgen-plain",
