@@ -784,8 +784,9 @@ def over_tokens() -> Drawing:
                                  text=[f"{counted(count, 'episode')}: {level:.1f}{unit}" for count in episodes]))
         panels.append(chart(traces, title, x_title="tokens", height=300, above=True))
         panels[-1].update_xaxes(type="log").update_yaxes(range=[-0.6, 22] if crafter else [-3, 105])
-    return svg(*panels, width=560, columns=2, title="Success over the training, in percent (Crafter: return), "
-               "over tokens; of a player for 1, 10, 100 and 1,000 episodes")
+    crafter = " (Crafter: return)" * ("roles_crafter" in names())
+    return svg(*panels, width=560, columns=2, title=f"Success over the training, in percent{crafter}, over a model's "
+               "tokens; of a player for 1, 10, 100 and 1,000 episodes")
 
 
 def figures() -> dict[Path, str]:
