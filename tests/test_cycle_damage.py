@@ -348,6 +348,6 @@ def test_one_damaged_run_does_not_hide_the_others(whole, copy, monkeypatch):
     session = Session()
     session.open(whole)
     view = compare_view(session)
-    text = view.children[-2].value
+    text = view.children[-3].value
     assert f"{copy.name} is left out" in text and "Delete it" in text and ">whole<" in text
     assert [row["name"] for row in view.state.table.rows] == ["whole"] and not view.state.error
