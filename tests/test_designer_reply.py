@@ -415,10 +415,12 @@ def test_the_largest_replies_are_read_to_an_end(shard):
         assert parse_reply(reply, GardenWorld, 2)[1]
 
 
-def filled_up(head: str, shard: str, tail: str = "") -> str:
-    "A reply of the greatest size."
-    times, rest = divmod(MAX_CHARACTERS - len(head) - len(tail), len(shard))
-    return head + shard * times + " " * rest + tail
+def filled_up(head: str, shard: str, tail: str = ""):
+    "A function that makes such a reply of a given size: `head`, as many times `shard` as fit, `tail`."
+    def reply(size: int) -> str:
+        times, rest = divmod(size - len(head) - len(tail), len(shard))
+        return head + shard * times + " " * rest + tail
+    return reply
 
 
 KEYS = ",".join(f'"k{n}":1' for n in range(4_990)) + "}"
@@ -450,20 +452,31 @@ HOSTILE = {
 }
 
 
+def processor_time(work, reply: str) -> float:
+    "The least of three measurements, in seconds; what takes long is measured once."
+    times = []
+    while not times or len(times) < 3 and sum(times) < 0.3:
+        start = time.process_time()
+        assert work(reply)
+        times.append(time.process_time() - start)
+    return min(times)
+
+
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_replies_take_less_than_a_second(name):
-    "Of the processor, for each of these: reading, annotating, reading ladders, and what the studio shows."
-    reply, model = HOSTILE[name], CRAFTER.world_class("extended")
+def test_the_time_of_a_hostile_reply_grows_as_its_length(name):
+    """For reading, annotating, reading ladders, and what the studio shows. From an eighth of the greatest size to the
+    whole of it, the processor may take 32 times as long: linear growth is 8, quadratic growth 64."""
+    model = CRAFTER.world_class("extended")
     settings = SimpleNamespace(vocabulary="extended", num_proposed=4, design="worlds")
     run = SimpleNamespace(simulator=CRAFTER, settings=settings,
                           cycles=["cycle-0", "cycle-1"], worlds=lambda cycle: [])
-    assert len(reply) == MAX_CHARACTERS
-    for work in (lambda: parse_reply(reply, model, 4), lambda: annotated(reply, model, 4),
-                 lambda: parse_reply(reply, model, 4, objectives=CRAFTER.objectives),
-                 lambda: reply_html(run, "cycle-1", reply)):
-        start = time.process_time()
-        assert work()
-        assert time.process_time() - start < 1
+    long, short = HOSTILE[name](MAX_CHARACTERS), HOSTILE[name](MAX_CHARACTERS // 8)
+    assert len(long) == MAX_CHARACTERS
+    for work in (lambda reply: parse_reply(reply, model, 4), lambda reply: annotated(reply, model, 4),
+                 lambda reply: parse_reply(reply, model, 4, objectives=CRAFTER.objectives),
+                 lambda reply: reply_html(run, "cycle-1", reply)):
+        least = max(processor_time(work, short), 0.02)        # below 20 ms is what every reply costs
+        assert processor_time(work, long) < 32 * least
 
 
 def test_complaints_stand_at_the_first_naming_of_their_field():
