@@ -11,7 +11,8 @@ author = copyright = "The envgen_nb authors"
 release = version = pages.version()
 extensions = ["myst_nb", "pages"]
 root_doc = "index"
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "extra", "gallery"]
+html_extra_path = ["extra"]               # reports, which are pages by themselves
 
 nb_execution_mode = "off"                 # the outputs are those that are stored
 nb_merge_streams = True

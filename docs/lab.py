@@ -9,7 +9,6 @@ Each notebook runs in an empty folder. Figures are stored as pictures, which eve
 import base64
 import io
 import re
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -25,6 +24,7 @@ from envgen_nb.experiment.batch import run_notebook
 from envgen_nb.results.report import webp
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
 LAB = ROOT / "nbs" / "lab"
 RECORD = "feedback"      # the experiment that the parameters of experiment.ipynb name
 FIGURE = "application/vnd.plotly.v1+json"
@@ -37,18 +37,15 @@ DRAW = """async figure => {
 def pictures(figures: list[dict]) -> list[bytes]:
     "Plotly's figures as PNG files, drawn in a browser."
     import plotly
-    from playwright.sync_api import sync_playwright
-    system = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    from browser import chromium
     made = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=system, args=["--no-sandbox", "--disable-gpu"])
+    with chromium() as browser:
         page = browser.new_page()
         page.add_script_tag(path=Path(plotly.__file__).parent / "package_data" / "plotly.min.js")
         for figure in figures:
             drawn, small = base64.b64decode(page.evaluate(DRAW, figure)), io.BytesIO()
             few_colours(Image.open(io.BytesIO(drawn)).convert("RGB")).save(small, "PNG", optimize=True)
             made.append(small.getvalue())
-        browser.close()
     return made
 
 

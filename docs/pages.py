@@ -20,7 +20,8 @@ from sphinx.util import logging
 logger = logging.getLogger(__name__)
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-MADE = ("notebooks", "reference", "project")     # folders in docs/ that are made here, and ignored by git
+MADE = ("notebooks", "reference", "project", "extra")     # folders in docs/ that are made here, and ignored by git
+REPORTS = ("benchmarks/experiments", "docs/gallery")       # whose HTML files the site has as they are
 PARTS = {     # folder of nbs/ → its title, in the order of reading
     "1_game": "Worlds, and the contract of a game", "2_designer": "Designers", "3_agent": "Agents",
     "4_curriculum": "Curricula", "5_cycle": "The cycle", "6_results": "Results", "7_experiment": "Experiments",
@@ -55,8 +56,19 @@ def place(target: Path) -> str | None:
         return f"/notebooks/{inside.relative_to('nbs')}"
     if inside.parts[0] == "docs" and target.suffix in (".md", ".png", ".svg", ".webp"):
         return f"/{inside.relative_to('docs')}"
+    if target.suffix == ".html" and inside.parent.as_posix() in REPORTS:
+        return f"/reports/{target.name}"
     return {"README.md": "/index.md", "CHANGELOG.md": "/project/changelog.md",
             "CONTRIBUTING.md": "/project/contributing.md"}.get(str(inside))
+
+
+def home(folder: Path) -> str:
+    "The folder of the site for the pages that are made of texts in a folder of the repository."
+    if folder == ROOT:
+        return "/project"
+    if folder.is_relative_to(DOCS):
+        return f"/{folder.relative_to(DOCS)}"
+    return f"/notebooks/{folder.relative_to(ROOT / 'nbs')}"
 
 
 def relink(text: str, folder: Path) -> str:
@@ -70,6 +82,8 @@ def relink(text: str, folder: Path) -> str:
         if not file.exists():
             raise ValueError(f"{folder}: no file {path}")
         found = place(file)
+        if found and target.endswith(".html"):            # no page of Sphinx: a link as HTML has it
+            return f'<a href="{os.path.relpath(found, home(folder))}">{label}</a>'
         if found:
             return f"{picture}[{label}]({found}{hashed}{anchor})"
         name = str(file.relative_to(ROOT))
@@ -348,11 +362,17 @@ def project() -> list[Path]:
             for name in ("CHANGELOG", "CONTRIBUTING")]
 
 
+def reports() -> list[Path]:
+    "The reports of experiments and of the gallery."
+    return [write(DOCS / "extra" / "reports" / path.name, path.read_text())
+            for folder in REPORTS for path in sorted((ROOT / folder).glob("*.html"))]
+
+
 # Sphinx
 
 def make(app: Any, config: Any) -> None:
     "All pages that are made, before Sphinx looks for pages; those of the last time that are no more are deleted."
-    made = {*notebooks(), *reference(), *project()}
+    made = {*notebooks(), *reference(), *project(), *reports()}
     for folder in MADE:
         for path in (DOCS / folder).rglob("*"):
             if path.is_file() and path not in made:

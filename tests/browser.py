@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import Locator, Page, sync_playwright
 
 ROOT = Path(__file__).parent.parent
@@ -186,6 +187,16 @@ def jupyterlab(folder: Path, home: Path) -> Iterator[Lab]:
 
 
 @contextlib.contextmanager
+def chromium() -> Iterator[Chromium]:
+    """Chromium without a window: that of the system, else Playwright's own."""
+    system = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=system, args=FLAGS)
+        yield found
+        found.close()
+
+
+@contextlib.contextmanager
 def browser(lab: Lab, pictures: bool) -> Iterator[Browser]:
     """A browser before it; in the end the kernels that it had started are ended.
 
@@ -193,10 +204,7 @@ def browser(lab: Lab, pictures: bool) -> Iterator[Browser]:
     """
     shots = Path(os.environ.get("ENVGEN_SCREENSHOTS") or lab.home.parent / "screenshots").resolve()
     print(f"screenshots: {shots}")
-    system = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=system, args=FLAGS)
-        page = chromium.new_page(viewport={"width": WIDTHS["wide"], "height": 1500})
+    with chromium() as found:
+        page = found.new_page(viewport={"width": WIDTHS["wide"], "height": 1500})
         yield Browser(lab, page, shots, pictures)
-        chromium.close()
     lab.end_kernels()

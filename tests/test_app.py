@@ -1,7 +1,6 @@
 """The studio without code around it, in a real browser: names, five windows at once, the board. No time is asserted."""
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,8 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser import FLAGS, free_port
-from playwright.sync_api import Browser, Page, sync_playwright
+from browser import chromium as start
+from browser import free_port
+from playwright.sync_api import Browser, Page
 
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.folder import RunFolder
@@ -54,11 +54,8 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, i
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    system = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=system, args=FLAGS)
-        yield browser
-        browser.close()
+    with start() as found:
+        yield found
 
 
 def enter(browser: Browser, url: str, name: str, width: int = 1400, scheme: str = "light") -> Page:

@@ -13,7 +13,7 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-from browser import FLAGS
+from browser import chromium
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parent.parent
@@ -47,7 +47,7 @@ def site(tmp_path_factory) -> Path:
     copy = tmp_path_factory.mktemp("docs") / "copy"
     shutil.copytree(ROOT, copy, symlinks=True, ignore=lambda folder, names: [
         name for name in names if name in left or name.startswith(".venv")
-        or (Path(folder).name == "docs" and name in ("notebooks", "reference", "project"))])
+        or (Path(folder).name == "docs" and name in ("notebooks", "reference", "project", "extra"))])
     nowhere = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
     done = subprocess.run([sys.executable, *COMMAND.split(), "docs", "docs/_build/html"], cwd=copy, text=True,
                           capture_output=True, env=os.environ | nowhere)
@@ -101,11 +101,8 @@ def test_everything_is_in_it(site):
 
 def test_in_a_browser(site, tmp_path):
     """From the disk, without any server: the search finds, and both themes can be read."""
-    from playwright.sync_api import sync_playwright
     shots = Path(os.environ.get("ENVGEN_SCREENSHOTS") or tmp_path)
-    system = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=system, args=FLAGS)
+    with chromium() as browser:
         for theme in ("light", "dark"):
             page = browser.new_page(color_scheme=theme, viewport={"width": 1280, "height": 900})
             errors = []
@@ -124,4 +121,3 @@ def test_in_a_browser(site, tmp_path):
             page.goto((site / "search.html").as_uri() + "?q=" + urllib.parse.quote(words))
             page.wait_for_function("title => [...document.querySelectorAll('#search-results li a')].some("
                                    "link => link.innerText.toLowerCase().includes(title))", arg=title, timeout=60_000)
-        browser.close()
