@@ -248,7 +248,9 @@ function render({ model, el }) {
   const zoom = (ends) => { range = ends; whole.hidden = !ends; drawAll(); };
   const drawAll = () => charts.forEach((one) => one.draw());
   const news = () => {
-    const panels = model.get("panels"), lines = panels.flatMap((panel) => panel.lines);
+    const some = (line) => line.x.some((x) => x > 0);       // without any there is no axis to draw
+    const panels = model.get("panels").filter((panel) => model.get("last") || panel.lines.some(some));
+    const lines = panels.flatMap((panel) => panel.lines);
     root.hidden = !panels.length;
     root.dataset.last = model.get("last");
     smoothing.hidden = !lines.some((line) => line.smooth);
