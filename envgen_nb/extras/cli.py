@@ -70,7 +70,7 @@ def flag(name: str, text: str) -> tuple:
     "The description of an option without a value."
     return arg(name, action="store_true", help=text)
 
-
+# %% ../../nbs/extras/07_cli.ipynb #f146cdcf
 def _complete_folder(prefix: str, **_: Any) -> list[str]:
     "Return the folders that begin like this, those of runs first; of no beginning also the runs in runs/."
     places = [Path(place) for start in [prefix] + ["runs/"] * (not prefix) for place in glob.glob(f"{start}*/")]
@@ -406,7 +406,7 @@ def _benchmark(args: argparse.Namespace) -> int:
         print(printable(problem), file=sys.stderr)
     return int(bool(failed))
 
-
+# %% ../../nbs/extras/07_cli.ipynb #d30eaff2
 def _entry(args: argparse.Namespace, known: dict[str, Any]) -> tuple[Any, str]:
     "Return the folder in which the designer of a command line is played, and the name of its arm."
     from envgen_nb.cycle.settings import asked_servers, load_settings
@@ -597,7 +597,7 @@ def _sent_prompt(folder: Path, cycle: str | None) -> str:
                          f"{', '.join(there) or 'none, as its designer was not asked yet'}")
     return there[name]
 
-
+# %% ../../nbs/extras/07_cli.ipynb #5dc296f2
 @subcommand(*RUN,
             arg("--out", type=path, required=True, metavar="CLIP", help="a .gif or .webp file"),
             arg("--world", metavar="CYCLE:N", help="a world of the run: cycle-2:1 (default: the original game)"),
@@ -768,7 +768,7 @@ def _terminable() -> Iterator[None]:
         for end in taken:
             signal.signal(end, signal.SIG_DFL)
 
-
+# %% ../../nbs/extras/07_cli.ipynb #4d778039
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `envgen`.
 

@@ -176,7 +176,7 @@ class Classroom(HasTraits):
         from IPython.display import display
         display(self.view)
 
-
+# %% ../../nbs/8_studio/14_classroom.ipynb #c536455b
 def is_free(path: Path, seconds: float = 5.0) -> bool:
     "True if no other program works on a run, or ends within some seconds: a window that was just closed."
     end = time.monotonic() + seconds

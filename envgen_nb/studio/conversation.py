@@ -345,7 +345,7 @@ def beside_html(
     return note(said) + (f'<table class="envgen-beside"><thead><tr>{head}</tr></thead>'
                          f'<tbody>{"".join(rows)}</tbody></table>')
 
-
+# %% ../../nbs/8_studio/06_conversation.ipynb #9a55fa06
 def texts_to_compare(paths: Iterable[Path]) -> dict[str, Callable[[], str]]:
     "Return the saved templates, and the prompts and replies of runs: name → a function that reads the text."
     found: dict[str, Callable[[], str]] = {}

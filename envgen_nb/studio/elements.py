@@ -300,7 +300,7 @@ def estimate_line(
         seeds=[y.values if y.low is None and len(y.values) > 1 else () for _, y in shown],
         texts=[counted(y.count, unit) for _, y in shown], dots=len(shown) <= 40)
 
-
+# %% ../../nbs/8_studio/02_elements.ipynb #75ebaa92
 def chart_panel(
     title: str,
     lines: Sequence[dict[str, Any]],               # as `chart_line` returns them

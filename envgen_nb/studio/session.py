@@ -309,7 +309,7 @@ def extend(
         self._show(change_settings(self.run, num_cycles=plan.num_cycles + cycles,
                                    final_steps=plan.final_steps + steps))
 
-
+# %% ../../nbs/8_studio/01_session.ipynb #a537c9ba
 @patch
 def answer(self: Session, text: str) -> None:
     "Hand in the reply to the prompt that is `asked` (designer `manual`)."

@@ -100,41 +100,51 @@ class Worlds(HasTraits):
         if self.chosen >= 0:
             self.chosen = index
 
-    def drop(self, index: int) -> None:
-        "Take a world out; the last one stays."
-        if self.may_change() and len(self.designs) == 1:
-            self.error = "This is the only world left: duplicate it first, then drop one of the two."
-        elif self.editable:
-            self._put(*self.designs[:index], *self.designs[index + 1:])
-            self._show(min(index, len(self.designs) - 1))
+# %% ../../nbs/8_studio/09_worlds.ipynb #ad594ef6
+@patch
+def drop(self: Worlds, index: int) -> None:
+    "Take a world out; the last one stays."
+    if self.may_change() and len(self.designs) == 1:
+        self.error = "This is the only world left: duplicate it first, then drop one of the two."
+    elif self.editable:
+        self._put(*self.designs[:index], *self.designs[index + 1:])
+        self._show(min(index, len(self.designs) - 1))
 
-    def duplicate(self, index: int) -> None:
-        "Put a copy of a world behind it; what happened so far is of the first of the two."
-        if self.may_change():
-            copy = replace(self.designs[index], keep=None)
-            self._put(*self.designs[:index + 1], copy, *self.designs[index + 1:])
-            self._show(index + 1)
 
-    def move(self, index: int, by: int) -> None:
-        "Move a world so many places on among those of its ladder, or of none, at most to the end of them."
-        designs, goal = list(self.designs), self.designs[index].goal
-        row = [k for k, design in enumerate(designs) if design.goal == goal]
-        to = row[min(max(row.index(index) + by, 0), len(row) - 1)]
-        if self.may_change() and to != index:
-            designs.insert(to, designs.pop(index))
-            self._put(*designs)
-            self._show(to)
+@patch
+def duplicate(self: Worlds, index: int) -> None:
+    "Put a copy of a world behind it; what happened so far is of the first of the two."
+    if self.may_change():
+        copy = replace(self.designs[index], keep=None)
+        self._put(*self.designs[:index + 1], copy, *self.designs[index + 1:])
+        self._show(index + 1)
 
-    def set_purpose(self, index: int, purpose: str) -> None:
-        "Write what a world is for; its settings stay, and so does what happened in it."
-        if (purpose := " ".join(purpose.split())) != self.designs[index].purpose and self.may_change():
-            self._put(*self.designs[:index], replace(self.designs[index], purpose=purpose), *self.designs[index + 1:])
 
-    def undo(self) -> None:
-        "Take the last change back."
-        if self.may_change() and self.can_undo:
-            self._past.pop()
-            self.designs = self._past[-1]
+@patch
+def move(self: Worlds, index: int, by: int) -> None:
+    "Move a world so many places on among those of its ladder, or of none, at most to the end of them."
+    designs, goal = list(self.designs), self.designs[index].goal
+    row = [k for k, design in enumerate(designs) if design.goal == goal]
+    to = row[min(max(row.index(index) + by, 0), len(row) - 1)]
+    if self.may_change() and to != index:
+        designs.insert(to, designs.pop(index))
+        self._put(*designs)
+        self._show(to)
+
+
+@patch
+def set_purpose(self: Worlds, index: int, purpose: str) -> None:
+    "Write what a world is for; its settings stay, and so does what happened in it."
+    if (purpose := " ".join(purpose.split())) != self.designs[index].purpose and self.may_change():
+        self._put(*self.designs[:index], replace(self.designs[index], purpose=purpose), *self.designs[index + 1:])
+
+
+@patch
+def undo(self: Worlds) -> None:
+    "Take the last change back."
+    if self.may_change() and self.can_undo:
+        self._past.pop()
+        self.designs = self._past[-1]
 
 # %% ../../nbs/8_studio/09_worlds.ipynb #8ea276bb
 @patch
