@@ -26,7 +26,7 @@ def make(folder: Path, name: str) -> None:
     experiment, arm, seed = RUNS[name]
     place = folder / f"{experiment}-{arm}"
     subprocess.run([sys.executable, "-m", "envgen_nb", "experiment", experiment, "--arms", arm, "--seeds", str(seed),
-                    "--folder", str(place), "--jobs", "1", "--yes"], check=True)
+                    "--folder", str(place), "--jobs", "2", "--yes"], check=True)
     run = RunFolder(ExperimentFolder(place).run(arm, seed))
     write_report(run, GALLERY / f"{name}.html")
     clip = record(run.simulator, run.original, load_agent(run), 0, 200)

@@ -157,6 +157,11 @@ class Learner(ABC):
             raise ValueError(f"it has no setting {', '.join(options)}; it takes none")
         return cls
 
+    @classmethod
+    def most_calls(cls, **options: Any) -> int | None:      # as for `for_game`
+        "Return the most calls of a language model that such a learner makes in a run; None: there is no limit."
+        return 0
+
     def open_folder(self, folder: Path) -> None:  # noqa: B027 (most learners need none)
         "Read and keep files of its own in a run's folder; called before a training, and only then."
 

@@ -18,7 +18,7 @@ from .folder import ExperimentFolder, chosen, write_table
 from .places import Job, Place
 from .run import TAKEN_OVER, command, note_failure, take
 from ..game.files import hold_folder
-from ..results import Forecast, model_calls
+from ..results import Forecast, model_calls, most_calls
 
 # %% ../../nbs/7_experiment/05_schedule.ipynb #415676fd
 CALL_TOKENS = 4_000       # of a call, where no run has ended: the mean of three of README's cycles
@@ -53,10 +53,10 @@ def forecast(
     per_call = (sum(c["tokens_in"] + c["tokens_out"] for c in asked) / sum(c["calls"] for c in asked)
                 if asked else CALL_TOKENS)
     prices = [cost["price"] / cost["calls"] for cost in asked if cost["price"] is not None]
-    seconds = mean_seconds(folder)
+    seconds, most = mean_seconds(folder), [most_calls(one) for one in settings]
     return Forecast(sum(one.total_steps for one in settings), seconds and seconds * len(todo), calls,
                     calls * sum(prices) / len(prices) if prices else None, tokens=round(calls * per_call),
-                    runs=len(todo), done=len(runs) - len(todo))
+                    runs=len(todo), done=len(runs) - len(todo), most_calls=None if None in most else sum(most))
 
 # %% ../../nbs/7_experiment/05_schedule.ipynb #c76f289c
 ATTEMPTS = 3      # of a run in one call of the experiment

@@ -362,7 +362,8 @@ def _play_runs(args: argparse.Namespace, folder: Any, runs: Sequence[tuple[str, 
     expected = forecast(folder, runs)
     print(f"{folder.experiment.name}: {expected}{_time_expected(folder, runs, expected, place)}\n"
           f"folder    {folder.path}", flush=True)
-    if expected.calls and not args.yes and sys.stdin.isatty() and input("Start? [y/N] ").strip().lower() != "y":
+    asked = (expected.calls or expected.limit()) and not args.yes and sys.stdin.isatty()
+    if asked and input("Start? [y/N] ").strip().lower() != "y":
         return None
     try:
         return _follow(folder, place, runs)

@@ -208,6 +208,11 @@ class ModelPlayer(Learner):
         return functools.partial(cls, options=found, simulator=simulator,
                                  text=text if found.form == "options" else ActionLayer(text, simulator.actions))
 
+    @classmethod
+    def most_calls(cls, **options: Any) -> int | None:
+        found = read_options(options, PlayerOptions)
+        return 0 if found.player in (*CONTROLS, "replay") else found.max_calls
+
     def open_folder(self, folder: Path) -> None:
         self.folder = folder / "player"
         if self.options.player not in CONTROLS:

@@ -272,6 +272,11 @@ class Taught(Learner):
         taught = type(f"Taught{kind.__name__}", (Teaching, kind), {"saved": (*kind.saved, *Teaching.saved)})
         return functools.partial(taught.for_game(simulator, preset), options=found, text=text, simulator=simulator)
 
+    @classmethod
+    def most_calls(cls, **options: Any) -> int | None:
+        found = read_options(options)
+        return 0 if found.teacher in teachers else found.max_calls
+
     def act(self, obs: Any, carry: Carry | None = None,
             generator: torch.Generator | None = None) -> tuple[Tensor, Carry, dict[str, Tensor]]:
         raise NotImplementedError("Taught.for_game makes the learner")

@@ -6,8 +6,8 @@
 __all__ = ['MONTH', 'MEASURES', 'PATTERNS', 'RETURN', 'OLD_MEASURES', 'Arms', 'scores', 'training_episodes', 'training_score',
            'Measurement', 'measurements', 'learning_curve', 'Point', 'history', 'fed_back', 'steps_text', 'played',
            'seconds_spent', 'summary', 'parse_summary', 'kept_summary', 'Pace', 'pace', 'pace_here', 'Forecast',
-           'model_calls', 'forecast_run', 'shown_measures', 'unknown_name', 'measure', 'limits_of', 'on_one_grid',
-           'measure_all']
+           'model_calls', 'most_calls', 'forecast_run', 'shown_measures', 'unknown_name', 'measure', 'limits_of',
+           'on_one_grid', 'measure_all']
 
 # %% ../../nbs/6_results/02_results.ipynb #C4
 import contextlib
@@ -27,6 +27,7 @@ import numpy as np
 
 from .. import __version__
 from ..agent.evaluate import Evaluation, success_rates
+from ..agent.learner import learners
 from envgen_nb.cycle.folder import (
     PHASES, Recent, RunFolder, RunFolderError, counted_in, designer_names, in_phase, planned_rollouts, selected,
     steps_before,
@@ -329,13 +330,22 @@ class Forecast:
     tokens: int = 0               # of the calls
     runs: int = 1                 # to be started or resumed
     done: int = 0                 # finished already
+    most_calls: int | None = 0    # of a model that teaches or plays, at most; None: no limit
 
     def __str__(self) -> str:
         text = f"{self.runs} runs to do, {self.done} done already; {self.steps / 1e6:.2f}M environment steps"
         if self.calls:
             price = "price not known" if self.price is None else f"price about {self.price:.2f}"
             text += f"; about {self.calls} model calls, {self.tokens:,} tokens, {price}"
-        return text
+        return text + self.limit()
+
+    def limit(self) -> str:
+        "Return how often a model that teaches or plays is asked, in words."
+        if self.most_calls == 0:
+            return ""
+        return "; a model that teaches or plays is asked " + (
+            "without a limit: set max_calls in learner_options" if self.most_calls is None
+            else f"at most {counted(self.most_calls, 'time')}")
 
 # %% ../../nbs/6_results/02_results.ipynb #e850acf1
 def _asked_designer(settings: RunSettings) -> tuple[str, dict[str, Any], int]:
@@ -356,6 +366,11 @@ def model_calls(settings: RunSettings) -> int:
     return cycles * (1 + (settings.chooser == "designer")) if asks else 0
 
 
+def most_calls(settings: RunSettings) -> int | None:
+    "Return the most calls of a model that teaches or plays in a run; None: there is no limit."
+    return learners.find(settings.learner).most_calls(**settings.learner_options)
+
+
 def forecast_run(
     settings: RunSettings,
     like: Pace | None,            # as from `pace_here`
@@ -373,7 +388,7 @@ def forecast_run(
                 * settings.evaluation_episodes)
     seconds = like and settings.total_steps / like.steps_per_second + measured * like.seconds_per_episode
     return Forecast(settings.total_steps, seconds, calls, price if calls else 0.0,
-                    options.get("currency") or "USD", calls * sum(tokens))
+                    options.get("currency") or "USD", calls * sum(tokens), most_calls=most_calls(settings))
 
 # %% ../../nbs/6_results/02_results.ipynb #3904a118
 MEASURES: dict[str, Callable[[dict[str, Any]], float | None]] = {    # name → of the `summary` of a finished run

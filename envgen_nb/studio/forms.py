@@ -210,7 +210,7 @@ def sentence(found: Forecast, like: Pace | None) -> str:
     price = ("no model is called" if not found.calls else f"{counted(found.calls, 'model call')}, " + (
         "price not known: set the model's prices on the Prompt page" if found.price is None
         else f"about {found.price:.2f} {found.currency}"))
-    return f"{counted(found.steps, 'step')} of training; {time}; {price}."
+    return f"{counted(found.steps, 'step')} of training; {time}; {price}{found.limit()}."
 
 
 def estimate(editor: Editor) -> str:
