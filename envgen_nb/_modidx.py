@@ -2934,6 +2934,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                      'envgen_nb/results/report.py'),
                                           'envgen_nb.results.report.gaps_html': ( '6_results/report.html#gaps_html',
                                                                                   'envgen_nb/results/report.py'),
+                                          'envgen_nb.results.report.lost_in_words': ( '6_results/report.html#lost_in_words',
+                                                                                      'envgen_nb/results/report.py'),
                                           'envgen_nb.results.report.moved_html': ( '6_results/report.html#moved_html',
                                                                                    'envgen_nb/results/report.py'),
                                           'envgen_nb.results.report.page': ('6_results/report.html#page', 'envgen_nb/results/report.py'),

@@ -6,8 +6,8 @@
 __all__ = ['MONTH', 'MEASURES', 'PATTERNS', 'RETURN', 'OLD_MEASURES', 'Arms', 'scores', 'training_episodes', 'training_score',
            'Measurement', 'measurements', 'learning_curve', 'Point', 'history', 'fed_back', 'steps_text', 'played',
            'seconds_spent', 'summary', 'parse_summary', 'kept_summary', 'Pace', 'pace', 'pace_here', 'Forecast',
-           'model_calls', 'most_calls', 'forecast_run', 'shown_measures', 'unknown_name', 'measure', 'limits_of',
-           'on_one_grid', 'measure_all']
+           'model_calls', 'most_calls', 'forecast_run', 'skills_lost', 'skills_kept', 'shown_measures', 'unknown_name',
+           'measure', 'limits_of', 'on_one_grid', 'measure_all']
 
 # %% ../../nbs/6_results/02_results.ipynb #C4
 import contextlib
@@ -390,12 +390,33 @@ def forecast_run(
     return Forecast(settings.total_steps, seconds, calls, price if calls else 0.0,
                     options.get("currency") or "USD", calls * sum(tokens), most_calls=most_calls(settings))
 
+# %% ../../nbs/6_results/02_results.ipynb #f0304188
+def skills_lost(
+    success: Mapping[str, Sequence[float | None]],     # objective → success rates in %, the last measurement at the end
+    episodes: int,                                     # of each measurement
+) -> dict[str, tuple[float, float]]:                   # objective → the best rate and the last, in %
+    "Return the objectives whose rate at the end is below their best by more than the noise of the episodes."
+    def interval(rate: float) -> tuple[float, float]:
+        return wilson_interval(round(rate / 100 * episodes), episodes)
+
+    ends = {name: (max(known), known[-1]) for name, rates in success.items()
+            if (known := [rate for rate in rates if rate is not None])}
+    return {name: (best, last) for name, (best, last) in ends.items() if interval(last)[1] < interval(best)[0]}
+
+
+def skills_kept(success: Mapping[str, Sequence[float | None]], episodes: int) -> float | None:
+    "Return the share in % of the objectives, of those ever reached, that are not lost; None if none was reached."
+    reached = sum(any(rates) for rates in success.values())
+    return 100 * (1 - len(skills_lost(success, episodes)) / reached) if reached else None
+
 # %% ../../nbs/6_results/02_results.ipynb #3904a118
 MEASURES: dict[str, Callable[[dict[str, Any]], float | None]] = {    # name → of the `summary` of a finished run
     "area under the curve": lambda record: area_under_curve(played(record), record["scores"]),
     "score at the end": lambda record: record["scores"][-1],
     "score over training": lambda record: record["training"]["score"],
     "return at the end": lambda record: record["returns"][-1],
+    "skills kept": lambda record: skills_kept(
+        record["success"], record["settings"]["evaluation_runs"] * record["settings"]["evaluation_episodes"]),
 }
 PATTERNS = ("success at OBJECTIVE", "steps to a score of N")
 RETURN = "return at the end"            # shown beside whatever was named: a score can rise without it
