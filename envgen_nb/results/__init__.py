@@ -6,7 +6,7 @@
 __all__ = ['MONTH', 'MEASURES', 'PATTERNS', 'RETURN', 'OLD_MEASURES', 'Arms', 'scores', 'training_episodes', 'training_score',
            'Measurement', 'measurements', 'learning_curve', 'Point', 'history', 'fed_back', 'steps_text', 'played',
            'seconds_spent', 'summary', 'parse_summary', 'kept_summary', 'Pace', 'pace', 'pace_here', 'Forecast',
-           'model_calls', 'most_calls', 'forecast_run', 'skills_lost', 'skills_kept', 'shown_measures', 'unknown_name',
+           'model_calls', 'most_calls', 'forecast_run', 'below_best', 'skills_kept', 'shown_measures', 'unknown_name',
            'measure', 'limits_of', 'on_one_grid', 'measure_all']
 
 # %% ../../nbs/6_results/02_results.ipynb #C4
@@ -391,7 +391,7 @@ def forecast_run(
                     options.get("currency") or "USD", calls * sum(tokens), most_calls=most_calls(settings))
 
 # %% ../../nbs/6_results/02_results.ipynb #f0304188
-def skills_lost(
+def below_best(
     success: Mapping[str, Sequence[float | None]],     # objective → success rates in %, the last measurement at the end
     episodes: int,                                     # of each measurement
 ) -> dict[str, tuple[float, float]]:                   # objective → the best rate and the last, in %
@@ -405,9 +405,9 @@ def skills_lost(
 
 
 def skills_kept(success: Mapping[str, Sequence[float | None]], episodes: int) -> float | None:
-    "Return the share in % of the objectives, of those ever reached, that are not lost; None if none was reached."
+    "Return the share in % of the objectives, of those ever reached, that are kept; None if none was reached."
     reached = sum(any(rates) for rates in success.values())
-    return 100 * (1 - len(skills_lost(success, episodes)) / reached) if reached else None
+    return 100 * (1 - len(below_best(success, episodes)) / reached) if reached else None
 
 # %% ../../nbs/6_results/02_results.ipynb #3904a118
 MEASURES: dict[str, Callable[[dict[str, Any]], float | None]] = {    # name → of the `summary` of a finished run
