@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from PIL import Image
 
 from .learner import Learner, tree_index
@@ -27,7 +28,7 @@ class Recording:
     "One episode, or its beginning, as it was seen; sequences are in the order of the steps."
     frames: tuple[np.ndarray, ...]        # (H, W, 3) uint8, what was on the screen before each step
     seen: tuple[Any, ...]                 # what the agent saw then, one observation of its kind
-    actions: tuple[int, ...]              # what it did
+    actions: tuple[Any, ...]              # what it did: indices, or (A,) float32 for continuous actions
     rewards: tuple[float, ...]            # what that gave
     reached_at: Mapping[str, int]         # objective → the step in which it was reached, from 1; in the game's order
     possible: tuple[str, ...]             # the objectives that there are in this level
@@ -71,13 +72,14 @@ def record(
             seen.append(tree_index(observation, 0))
             if agent:
                 chances.append(agent.probabilities(observation, carry) if tell else None)
-                action, carry, extras = agent.act(observation, carry, generator)
+                drawn, carry, extras = agent.act(observation, carry, generator)
+                action = agent.env_actions(drawn)
                 values.append(extras.get("values"))
             else:
-                action = random.integers(len(simulator.actions), size=1)
-            observation, reward, _, _, infos = venv.step(np.asarray(action))
+                action = _random_action(simulator.action_space, random)
+            observation, reward, _, _, infos = venv.step(action)
             carry = agent.observe_achievements(carry, venv.unlocked) if agent else {}
-            actions.append(int(action[0]))
+            actions.append(int(action[0]) if action.ndim == 1 else action[0].copy())
             rewards.append(float(reward[0]))
             unlocked = infos["results"]["unlocked"][0] if "results" in infos else venv.unlocked[0]
             for k in np.flatnonzero(unlocked).tolist():
@@ -87,6 +89,13 @@ def record(
                      {name: when[name] for name in simulator.objectives if name in when},
                      tuple(name for name, there in zip(simulator.objectives, possible, strict=True) if there),
                      _stacked(chances), _stacked(values))
+
+
+def _random_action(space: spaces.Space, random: np.random.Generator) -> np.ndarray:
+    "Draw an action evenly, for one sub-environment."
+    if isinstance(space, spaces.Box):
+        return random.uniform(space.low, space.high)[None].astype(np.float32)
+    return random.integers(int(space.n), size=1)
 
 
 def _stacked(found: Sequence[torch.Tensor | None]) -> np.ndarray | None:

@@ -201,7 +201,7 @@ def evaluate(
         if watch:
             watch.look(venv, playing)
         actions, carry, _ = learner.act(obs, carry, generator)
-        obs, _, _, _, infos = venv.step(actions.numpy())
+        obs, _, _, _, infos = venv.step(learner.env_actions(actions))
         carry = learner.observe_achievements(carry, venv.unlocked)
         if "results" in infos:
             ended = infos["_results"] & playing

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from . import ppo
 from .checkpoint import check_state
+from .continuous import distribution_of
 from .graphs import Captured
 from .guards import FiniteNotes
 from envgen_nb.agent.learner import (
@@ -62,13 +63,13 @@ class OnPolicyLearner(Learner):
     saved = (*Learner.saved, "policy", "optimizer", "shuffle_generator")
     records = True      # its functions can be recorded on a GPU: no memory, and nothing depends on a number's value
 
-    def __init__(self, preset: Preset, observation_space: spaces.Space, action_space: spaces.Discrete, seed: int,
+    def __init__(self, preset: Preset, observation_space: spaces.Space, action_space: spaces.Space, seed: int,
                  device: torch.device | str = "cpu"):
         super().__init__(preset, observation_space, action_space, seed, device)
         weights, _, self.shuffle_generator = generators(seed, 3)
-        predict = functools.partial(Prediction, actions=int(action_space.n), space=observation_space)
+        self.distribution = distribution_of(action_space)
         self.policy = self.policy_class(preset.network, observation_space, action_space, weights,
-                                        predict if preset.algorithm.prediction_coef > 0 else None).to(self.device)
+                                        self.make_prediction()).to(self.device)
         self.optimizer = self.make_optimizer()
         if self.device.type == "cuda":
             self.policy.to(memory_format=torch.channels_last)           # in which its convolutions are fastest
@@ -83,6 +84,14 @@ class OnPolicyLearner(Learner):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self.speed_up(self.threads)
+
+    def make_prediction(self) -> Callable[[int], Prediction] | None:
+        "Return what makes the module that predicts changes; None if `prediction_coef` is 0."
+        if self.preset.algorithm.prediction_coef <= 0:
+            return None
+        if not isinstance(self.action_space, spaces.Discrete):
+            raise ValueError(f"preset: prediction_coef is for discrete actions, not {self.action_space}: set it to 0")
+        return functools.partial(Prediction, actions=int(self.action_space.n), space=self.observation_space)
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         "Make the optimiser of the policy's weights."
@@ -121,13 +130,15 @@ def answer(self: OnPolicyLearner, obs: Any, carry: Carry) -> tuple[Tensor, Tenso
 def act(self: OnPolicyLearner, obs: Any, carry: Carry | None = None,
         generator: torch.Generator | None = None) -> tuple[Tensor, Carry, dict[str, Tensor]]:
     logits, values, carry = self.answer(as_tensors(obs, self.device), carry or self.start(batch_size(obs)))
-    actions, log_probs = ppo.sample(logits, torch.rand(len(logits), generator=generator or self.act_generator))
+    actions, log_probs = self.distribution.sample(logits, generator or self.act_generator)
     return actions, carry, {"log_probs": log_probs, "values": values}
 
 
 @patch
 @torch.inference_mode()
-def probabilities(self: OnPolicyLearner, obs: Any, carry: Carry | None = None) -> Tensor:
+def probabilities(self: OnPolicyLearner, obs: Any, carry: Carry | None = None) -> Tensor | None:
+    if isinstance(self.action_space, spaces.Box):
+        return None
     logits, *_ = self.answer(as_tensors(obs, self.device), carry or self.start(batch_size(obs)))
     return logits.float().softmax(1).cpu()
 
@@ -156,7 +167,7 @@ def loss_inputs(self: OnPolicyLearner, rollout: Rollout) -> dict[str, Any]:
 @patch
 def bootstrap(self: OnPolicyLearner, rollout: Rollout) -> tuple[Tensor, Tensor]:
     "V of the observations after the rollout (N,), and of those at which episodes were truncated (T, N), else 0."
-    final_values = torch.zeros(rollout.actions.shape, device=self.device)
+    final_values = torch.zeros(rollout.rewards.shape, device=self.device)
     with torch.no_grad():
         for step, rows, obs, carry in rollout.truncations:
             final_values[step, rows.to(self.device)] = self.answer(obs, carry)[1]
@@ -248,25 +259,27 @@ def learn(self: OnPolicyLearner, rollout: Rollout, check: Callable[[], None] = n
     means = {name: torch.stack([parts[name] for parts in stats]).mean() for name in stats[0]}
     means["explained_variance"] = 1 - (batch["returns"] - values).var() / (batch["returns"].var() + 1e-8)
     self.notes.read()
+    self.policy.observe(tree_map(lambda value: value.flatten(0, 1), rollout.obs))    # not before: see `ObsNorm`
     return {name: float(value) for name, value in means.items()}
 
 # %% ../../nbs/3_agent/10_on_policy.ipynb #e4a12715
 class PPO(OnPolicyLearner):
     "Proximal policy optimisation (Schulman et al. 2017): `learner=\"ppo\"`."
+    continuous = True
 
     def loss(self, features: Tensor, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         logits, values = self.policy.heads(features)
-        return ppo.ppo_loss(logits, values, batch, self.preset.algorithm, self.policy.returns.mean_std()[1])
+        return ppo.ppo_loss(logits, values, batch, self.preset.algorithm, self.policy.returns.mean_std()[1],
+                            self.distribution)
 
 # %% ../../nbs/3_agent/10_on_policy.ipynb #3dc625c8
 @patch
 def example_batch(self: OnPolicyLearner, rows: int) -> dict[str, Any]:
     "Return a minibatch of so many zeros."
-    rollout = make_rollout(1, rows, self.observation_space, self.device)
+    rollout = make_rollout(1, rows, self.observation_space, self.device, self.action_space)
     rollout.next_obs = tree_index(rollout.obs, 0)
-    zeros = self.flatten_batch(rollout.rewards.to(self.device))
-    return self.loss_inputs(rollout) | {"actions": zeros.long(), "log_probs": zeros, "advantages": zeros,
-                                        "returns": zeros}
+    actions, zeros = (self.flatten_batch(value.to(self.device)) for value in (rollout.actions, rollout.rewards))
+    return self.loss_inputs(rollout) | {"actions": actions, "log_probs": zeros, "advantages": zeros, "returns": zeros}
 
 
 def record(learner: OnPolicyLearner) -> tuple[Captured, Captured]:

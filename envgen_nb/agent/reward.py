@@ -19,7 +19,7 @@ from ..game.world import World
 class Step(NamedTuple):
     "One step of N sub-environments."
     obs: Any                            # N observations before the step: an array, or a dictionary of arrays
-    actions: np.ndarray                 # (N,) int64
+    actions: np.ndarray                 # (N,) int64; continuous ones (N, A) float32, as they were clipped
     next_obs: Any                       # N observations after it; where an episode ended, its last one
     reward: np.ndarray                  # (N,) float32, the game's own
     unlocked: np.ndarray                # (N, objectives) bool, reached in the episode, this step included

@@ -82,10 +82,11 @@ def play(
         rollout.actions[t] = actions
         rollout.keep(t, extras)
         acted = time.perf_counter()
-        obs, rewards, terminated, truncated, infos = result = venv.step(actions.numpy())
+        taken = learner.env_actions(actions)
+        obs, rewards, terminated, truncated, infos = result = venv.step(taken)
         stepped = time.perf_counter()
         if own:
-            rewards = own(as_arrays(seen), actions.numpy(), result)
+            rewards = own(as_arrays(seen), taken, result)
         cut = truncated & ~terminated
         rollout.rewards[t], rollout.terminated[t] = torch.from_numpy(rewards), torch.from_numpy(terminated)
         rollout.truncated[t] = torch.from_numpy(cut)
@@ -127,7 +128,7 @@ class Trainer:
         preset = learner.preset
         with memory_of(preset, learner.device):
             self.kept = make_rollout(preset.algorithm.rollout_steps, venv.num_envs, venv.single_observation_space,
-                                     learner.device)
+                                     learner.device, venv.single_action_space)
 
     def rollout(self) -> Report:
         """Play one rollout and learn from it. What `check` raises leaves the learner half way through: go on from a
