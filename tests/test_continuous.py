@@ -1,8 +1,11 @@
 """Continuous actions: conformance, bits, checkpoints, refusals, and a whole run that is killed and goes on."""
 import copy
 import io
-import math
 import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -11,7 +14,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import ClipAction
-from pydantic import Field
+from states import same
 
 from envgen_nb.agent import ppo
 from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
@@ -23,10 +26,13 @@ from envgen_nb.agent.networks import Policy
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer, train
+from envgen_nb.cycle.create import create_run
+from envgen_nb.cycle.folder import RunFolder
+from envgen_nb.cycle.runs import load_agent
+from envgen_nb.cycle.settings import make_settings
 from envgen_nb.game.conformance import check_simulator
 from envgen_nb.game.examples import Ice, IceWorld
-from envgen_nb.game.simple import Game, SimpleSimulator
-from envgen_nb.game.world import World
+from envgen_nb.studio.play import watched
 
 SMALL = get_preset("vector", num_envs=8, rollout_steps=32, minibatches=4, epochs=2, learning_rate=1e-3)
 
@@ -192,55 +198,59 @@ def test_random_actions_and_recordings():
         assert np.array_equal(recording.actions, again.actions)
 
 
-class PendulumWorld(World):
-    gravity: float | None = Field(None, ge=0.0, le=20.0, description="gravity, m/s²; 10 in the original game")
+GUIDE = (Path(__file__).parent.parent / "docs" / "guides" / "continuous.md").read_text()
+GO = """
+import sys
+from envgen_nb.cycle import run
+from envgen_nb.cycle.create import trust
+trust(sys.argv[1])
+run.CHECKPOINT_SECONDS = 0.0
+for event in run.run_cycles(sys.argv[1]):
+    print(type(event).__name__, flush=True)
+"""
 
 
-class Pendulum(Game):
-    "Gymnasium's Pendulum-v1, as the guide `add_game.md` has it."
-
-    def reset(self, world, random):
-        self.achieved, self.up = set(), 0
-        gravity = 10.0 if world.gravity is None else world.gravity
-        self.env = gymnasium.make("Pendulum-v1", g=gravity, max_episode_steps=-1, render_mode="rgb_array").unwrapped
-        self.seen, _ = self.env.reset(seed=int(random.integers(2 ** 31)))
-
-    def step(self, action):
-        self.seen, reward, *_ = self.env.step(action)
-        self.up = self.up + 1 if self.seen[0] > 0.95 else 0
-        self.achieved |= {"rise"} if self.up else set()
-        self.achieved |= {"stay_up"} if self.up >= 20 else set()
-        return float(reward), False
-
-    def observe(self, obs):
-        return self.seen
-
-    def picture(self):
-        angle = math.atan2(self.seen[1], self.seen[0])
-        picture = np.full((64, 64, 3), 255, np.uint8)
-        for r in np.linspace(0, 28, 60):
-            picture[int(32 - r * math.cos(angle)), int(32 - r * math.sin(angle))] = (200, 60, 60)
-        return picture
+@pytest.fixture
+def guide(tmp_path, monkeypatch):
+    "The game of the guide can be imported, here and in other processes; a program that goes on with a run."
+    (tmp_path / "pendulum.py").write_text(re.search(r"```python\n(.*?)```", GUIDE, re.DOTALL)[1])
+    (tmp_path / "go.py").write_text(GO)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
 
 
-class Pendulums(SimpleSimulator):
-    name, game, length = "pendulum", Pendulum, 200
-    task = "A pendulum is swung up by a motor that is too weak to lift it at once, and should stay up."
-    rules = ("The motor turns with at most 2 Nm.",)
-    objectives, requires = ("rise", "stay_up"), {"stay_up": ("rise",)}
-    actions, keys, action_space = ("torque",), {}, spaces.Box(-2, 2, (1,), np.float32)
-    vocabularies = {"default": PendulumWorld}
-    spaces = {"vector": spaces.Box(-8, 8, (3,), np.float32)}
-    defaults = {"preset": "vector"}
-    practice_settings = {name: [{"gravity": 2.0}, {"gravity": 5.0}] for name in objectives}
-
-    def describe(self, world=None, seed=0):
-        game = self.start(world, seed)
-        return {"degrees from upright": round(math.degrees(math.atan2(game.seen[1], game.seen[0])), 1)}
+def go(folder, run):
+    return subprocess.Popen([sys.executable, folder / "go.py", run], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True)
 
 
-def test_an_environment_of_gymnasium_keeps_the_contract():
-    check_simulator(Pendulums(), length=8)
+def test_a_run_of_the_guide_that_is_killed_goes_on_with_the_same_bits(guide):
+    settings = make_settings(
+        simulator="pendulum:Pendulums", num_cycles=1, num_worlds=2, cycle_steps=4096, final_steps=1024, world_length=50,
+        evaluation_runs=1, evaluation_episodes=4, threads=1, seed=3,
+        preset_options={"num_envs": 8, "rollout_steps": 64, "minibatches": 4, "epochs": 2})
+    assert settings.preset == "vector"
+    runs = [create_run(settings, guide / name).path for name in ("whole", "killed")]
+    _, errors = (process := go(guide, runs[0])).communicate(timeout=300)
+    assert process.returncode == 0, errors
+    for events in (6, 10):                             # of its stream, before it is killed
+        process = go(guide, runs[1])
+        said = [process.stdout.readline() for _ in range(events)]
+        process.kill()
+        process.communicate()
+        assert all(said) and not RunFolder(runs[1]).finished()
+    _, errors = (process := go(guide, runs[1])).communicate(timeout=300)
+    assert process.returncode == 0, errors
+    whole, killed = (RunFolder(run) for run in runs)
+    states = [load_checkpoint(run.path / "checkpoint.pt")["learner"] for run in (whole, killed)]
+    assert states[0]["policy"]["encoder.norm.count"] == states[0]["steps"] > 0 and same(*states)
+    for cycle in whole.cycles:
+        assert whole.evaluation(cycle).to_dict() == killed.evaluation(cycle).to_dict()
+    agent = load_agent(killed, "final")
+    films = watched(killed, who=["final", "random"], steps=5)
+    assert isinstance(agent, PPO) and all(len(film["actions"]) == len(film["chosen"]) == 5 for film in films)
+    assert films[0]["actions"][0].startswith("torque ")
 
 
 def test_gymnasiums_own_vector_environment_can_be_learned_from():
