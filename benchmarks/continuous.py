@@ -10,6 +10,7 @@ head, and its wrapper `VecNormalize` scales rewards. The point mass is `envgen_n
 returns of 100 episodes of other seeds, with sampled actions.
 """
 import argparse
+import itertools
 import time
 from collections.abc import Callable
 from statistics import mean
@@ -32,7 +33,7 @@ from envgen_nb.game.files import machine, write_json
 
 EPISODES = 100
 TASKS = {
-    "point-mass": (46_080, get_preset("vector", num_envs=16, rollout_steps=60, minibatches=15, learning_rate=1e-3,
+    "point-mass": (23_040, get_preset("vector", num_envs=16, rollout_steps=60, minibatches=15, learning_rate=1e-3,
                                       gamma=0.95)),
     "Pendulum-v1": (102_400, get_preset("vector", num_envs=4, rollout_steps=1024, minibatches=64, learning_rate=1e-3,
                                         gamma=0.9)),       # those of stable-baselines3's zoo, without its gSDE
@@ -97,6 +98,9 @@ def theirs(task: str, preset: Preset, steps: int, seed: int) -> dict[str, Any]:
             "after": returns(task, act)}
 
 
+TRAINERS = {"envgen_nb": ours, "stable-baselines3": theirs}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
@@ -106,19 +110,17 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     runs = []
-    for task in args.tasks:
+    for seed, task, (trainer, learn) in itertools.product(args.seeds, args.tasks, TRAINERS.items()):
         steps, preset = TASKS[task]
-        for trainer, learn in {"envgen_nb": ours, "stable-baselines3": theirs}.items():
-            for seed in args.seeds:
-                runs.append({"task": task, "trainer": trainer, "seed": seed,
-                             **learn(task, preset, args.steps or steps, seed)})
-                print("{task}, {trainer}, seed {seed}: {before} before, {after} after {steps:,} steps, {seconds} s"
-                      .format(**runs[-1]), flush=True)
-            found = [run["after"] for run in runs if (run["task"], run["trainer"]) == (task, trainer)]
-            print(f"{task}, {trainer}: {mean(found):.1f}, {len(found)} seeds", flush=True)
-    if args.out:
-        write_json(args.out, {"machine": machine(), "episodes": EPISODES, "runs": runs,
-                              "presets": {task: TASKS[task][1].numbers() for task in args.tasks}})
+        runs.append({"task": task, "trainer": trainer, "seed": seed, **learn(task, preset, args.steps or steps, seed)})
+        print("{task}, {trainer}, seed {seed}: {before} before, {after} after {steps:,} steps, {seconds} s".format(
+            **runs[-1]), flush=True)
+        if args.out:                                       # after each run: what is there can be read
+            write_json(args.out, {"machine": machine(), "episodes": EPISODES, "runs": runs,
+                                  "presets": {task: TASKS[task][1].numbers() for task in args.tasks}})
+    for task, trainer in itertools.product(args.tasks, TRAINERS):
+        found = [run["after"] for run in runs if (run["task"], run["trainer"]) == (task, trainer)]
+        print(f"{task}, {trainer}: {mean(found):.1f}, mean of {len(found)} seeds")
 
 
 if __name__ == "__main__":
