@@ -484,6 +484,17 @@ def heist() -> str:
                              for when in ("before", "after"))] for run in runs])
 
 
+def continuous() -> str:
+    "PPO with continuous actions beside that of stable-baselines3: the mean of the seeds, and each."
+    runs, rows = json.loads((BENCHMARKS / "continuous.json").read_text())["runs"], defaultdict(list)
+    for run in runs:
+        rows[run["task"], run["trainer"]].append(run)
+    return table(["environment", "steps", "trainer", "untrained", "trained", "each seed"], [
+        [task, f"{found[0]['steps']:,}", trainer, *(f"{mean(run[when] for run in found).value:.1f}"
+                                                    for when in ("before", "after")),
+         ", ".join(f"{run['after']:.1f}" for run in found)] for (task, trainer), found in rows.items()], "lrlrrl")
+
+
 def language_model() -> str:
     "Eight runs with a language model beside the arms of the same version, seed by seed."
     live = read_jsonl(ROOT / "nbs" / "lab" / "experiments" / "recordings" / "live" / "results.jsonl")
@@ -599,7 +610,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
-          "heist": heist, "language model": language_model, "placeholders": placeholders, "experiments": experiments,
+          "heist": heist, "continuous": continuous, "language model": language_model, "placeholders": placeholders,
+          "experiments": experiments,
           "benchmark, card": benchmark_card, "benchmark": partial(benchmark_table, full=True),
           "benchmark, short": partial(benchmark_table, full=False), "records": records}
 

@@ -28,14 +28,14 @@ from envgen_nb.game.examples import Orchard
 PIXELS = spaces.Box(0, 255, (64, 64, 3), np.uint8)
 SYMBOLS = spaces.Dict({"items": spaces.Box(0, 9, (16,), np.uint8), "a.view": spaces.Box(0, 12, (9, 7), np.uint8),
                        "light": spaces.Box(0, 1, (), np.float32), "keys": spaces.Box(0, 14, (9, 7), np.uint8)})
-
+VECTOR = spaces.Box(-1, 1, (24,), np.float32)
 
 NATURE = get_preset("laptop", encoder="nature", channels=(32, 64, 64), hidden=(512,))
 ALL = PRESETS | {"nature": NATURE}
 
 
 def space_of(name):
-    return SYMBOLS if ALL[name].obs == "symbols" else PIXELS
+    return {"symbols": SYMBOLS, "pixels": PIXELS, "vector": VECTOR}[ALL[name].obs]
 
 
 def a_batch(space, size, seed=0):

@@ -293,8 +293,8 @@ def test_a_changed_loss_changes_what_a_run_learns(monkeypatch):
     assert same(usual, learned(recorded=True)) and not same(usual, learned(Entropic))
     assert same(learned(Entropic), learned(Entropic, recorded=True))
 
-    def entropic(logits, values, batch, algorithm, scale=1.0):
-        loss, parts = ppo_loss(logits, values, batch, algorithm, scale)
+    def entropic(logits, values, batch, *others):
+        loss, parts = ppo_loss(logits, values, batch, *others)
         return loss - 0.1 * parts["entropy"], parts
 
     monkeypatch.setattr(ppo, "ppo_loss", entropic)

@@ -86,7 +86,7 @@ def test_everything_is_in_it(site):
         assert (site / "notebooks" / path.relative_to(root / "nbs").with_suffix(".html")).exists(), path.name
     for path in (root / "docs" / "guides").glob("*.md"):
         assert (site / "guides" / f"{path.stem}.html").exists()
-    assert "data:image" in (site / "notebooks/3_agent/13_clips.html").read_text()
+    assert "data:image" in (site / "notebooks/3_agent/14_clips.html").read_text()
     ppo = (site / "notebooks/3_agent/04_ppo.html").read_text()
     assert "<math" in ppo and "#| export" not in ppo and "_images/" in ppo
     reference = (site / "reference/game.html").read_text()

@@ -197,8 +197,8 @@ def test_small_programs_run(name, monkeypatch, tmp_path):
         from envgen_nb.designer.base import Request
         designed = shared["Weakest"]().reply(Request(get_simulator("crafter"), num_worlds=3))
         assert len(designed) == 3
-    if "Coins" in shared:
-        check_simulator(shared["Coins"](), length=8)
+    for game in {"Coins", "Pendulums"} & set(shared):
+        check_simulator(shared[game](), length=8)
 
 
 def test_a_run_folder_is_read_with_plain_tools(run):

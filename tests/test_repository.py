@@ -82,7 +82,7 @@ def test_lock_files_have_what_is_asked_for():
         return {Requirement(line.rstrip("\\ ")).name for line in lines if line[:1].isalpha()}
 
     run = locked("requirements.lock") | locked("requirements-torch.lock")
-    for lines, there in ((asked["dependencies"] + extras["bench"] + extras["minigrid"], run),
+    for lines, there in ((asked["dependencies"] + extras["bench"] + extras["minigrid"] + extras["walker"], run),
                          (extras["test"], run | locked("requirements-test.lock")),
                          (extras["docs"], run | locked("requirements-test.lock") | locked("requirements-docs.lock"))):
         assert {Requirement(line).name for line in lines} <= there
@@ -162,7 +162,7 @@ def test_lab_notebook_has_parameters():
 
 def test_import_is_light():
     """Importing the package loads no game, no network library, no model client."""
-    heavy = ("torch", "crafter", "numba", "openai", "plotly", "minigrid", "pygame")
+    heavy = ("torch", "crafter", "numba", "openai", "plotly", "minigrid", "pygame", "Box2D")
     code = f"import sys, envgen_nb; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]" and done.stderr == ""

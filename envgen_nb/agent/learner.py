@@ -44,7 +44,7 @@ class Truncation(NamedTuple):
 class Rollout:
     "T steps of N sub-environments; obs, extras and carry on the learner's device."
     obs: Tensor | dict[str, Tensor]  # (T, N, …) as the environment gives them
-    actions: Tensor                  # (T, N) int64
+    actions: Tensor                  # (T, N) int64; continuous ones (T, N, A) float32, before they are clipped
     rewards: Tensor                  # (T, N) float32
     terminated: Tensor               # (T, N) bool, the game ended in this step
     truncated: Tensor                # (T, N) bool, the step limit was reached in this step, and the game had not ended
@@ -70,15 +70,18 @@ class Rollout:
             self.extras[name][t] = value
 
 
-def make_rollout(steps: int, num_envs: int, space: spaces.Space, device: torch.device | str = "cpu") -> Rollout:
-    "Make an empty rollout for environments with that observation space."
+def make_rollout(steps: int, num_envs: int, space: spaces.Space, device: torch.device | str = "cpu",
+                 action_space: spaces.Space | None = None) -> Rollout:
+    "Make an empty rollout for environments with that observation space; without an action space, of discrete actions."
     def observations(box: spaces.Box) -> Tensor:
         dtype = torch.from_numpy(np.empty(0, box.dtype)).dtype
         return torch.zeros(steps, num_envs, *box.shape, dtype=dtype, device=device)
 
     obs = {k: observations(space[k]) for k in space} if isinstance(space, spaces.Dict) else observations(space)
     flat = (steps, num_envs)
-    return Rollout(obs, torch.zeros(flat, dtype=torch.int64), torch.zeros(flat), torch.zeros(flat, dtype=torch.bool),
+    actions = (torch.zeros(*flat, *action_space.shape) if isinstance(action_space, spaces.Box) else
+               torch.zeros(flat, dtype=torch.int64))
+    return Rollout(obs, actions, torch.zeros(flat), torch.zeros(flat, dtype=torch.bool),
                    torch.zeros(flat, dtype=torch.bool))
 
 # %% ../../nbs/3_agent/03_learner.ipynb #27592a06
@@ -132,15 +135,17 @@ class Learner(ABC):
     "Chooses actions, remembers what it needs from step to step, and learns from what happened."
     saved: tuple[str, ...] = ("act_generator",)     # names of what a saved state holds, besides preset and steps;
     #                                                 (): there is no agent to save
+    continuous = False                              # True: it can play continuous actions, a Box, too
 
     def __init__(
         self,
         preset: Preset,                   # see `get_preset`; a learner uses of it what it needs
         observation_space: spaces.Space,  # `venv.single_observation_space`
-        action_space: spaces.Discrete,    # `venv.single_action_space`
+        action_space: spaces.Space,       # `venv.single_action_space`
         seed: int,                        # 0 or more; all randomness follows from it
         device: torch.device | str = "cpu",
     ):
+        self.check_actions(action_space)
         self.preset, self.observation_space, self.action_space = preset, observation_space, action_space
         self.device, self.steps = get_device(str(device)), 0     # environment steps it has learned from
         _, self.act_generator = generators(seed, 2)              # the first is for weights
@@ -155,12 +160,20 @@ class Learner(ABC):
         "Return what makes such a learner for a game, by default the class; `ValueError` if it cannot play the game."
         if options:
             raise ValueError(f"it has no setting {', '.join(options)}; it takes none")
+        cls.check_actions(simulator.action_space)
         return cls
 
     @classmethod
     def most_calls(cls, **options: Any) -> int | None:      # as for `for_game`
         "Return the most calls of a language model that such a learner makes in a run; None: there is no limit."
         return 0
+
+    @classmethod
+    def check_actions(cls, space: spaces.Space) -> None:
+        "Raise a `ValueError` if it cannot play with such actions."
+        if isinstance(space, spaces.Box) and not cls.continuous:
+            raise ValueError(f"{cls.__name__} chooses among discrete actions, and here they are continuous, {space}: "
+                             "take a learner that can, such as ppo, ppo-memory or random")
 
     def open_folder(self, folder: Path) -> None:  # noqa: B027 (most learners need none)
         "Read and keep files of its own in a run's folder; called before a training, and only then."
@@ -182,10 +195,15 @@ class Learner(ABC):
         carry: Carry | None = None,                 # from the step before, or of `start`
         generator: torch.Generator | None = None,   # None: the learner's own
     ) -> tuple[Tensor, Carry, dict[str, Tensor]]:   # actions (N,) int64 on the CPU; the new carry; extras, N rows each
-        "Choose an action in each sub-environment."
+        "Choose an action in each sub-environment; continuous ones, (N, A) float32, may be outside the bounds."
+
+    def env_actions(self, actions: Tensor) -> np.ndarray:
+        "Return actions as `venv.step` takes them: continuous ones are clipped at the bounds."
+        box = self.action_space
+        return actions.numpy().clip(box.low, box.high) if isinstance(box, spaces.Box) else actions.numpy()
 
     def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor | None:
-        "Return the probability of each action, (N, A) float32 on the CPU; None: not known."
+        "Return the probability of each action, (N, A) float32 on the CPU; None: not known, or actions are continuous."
         return None
 
     def learn(
@@ -271,14 +289,20 @@ def load_state_dict(self: Learner, state: dict[str, Any]) -> None:
 
 # %% ../../nbs/3_agent/03_learner.ipynb #cdfcb8d0
 class RandomLearner(Learner):
-    "Chooses every action with the same probability."
+    "Chooses every action with the same probability; continuous ones evenly between the bounds."
+    continuous = True
 
     def act(self, obs: Any, carry: Carry | None = None,
             generator: torch.Generator | None = None) -> tuple[Tensor, Carry, dict[str, Tensor]]:
-        generator = generator or self.act_generator
-        return torch.randint(int(self.action_space.n), (batch_size(obs),), generator=generator), {}, {}
+        generator, space = generator or self.act_generator, self.action_space
+        if isinstance(space, spaces.Box):
+            low, high = torch.from_numpy(space.low).float(), torch.from_numpy(space.high).float()
+            return low + (high - low) * torch.rand(batch_size(obs), *space.shape, generator=generator), {}, {}
+        return torch.randint(int(space.n), (batch_size(obs),), generator=generator), {}, {}
 
-    def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor:
+    def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor | None:
+        if isinstance(self.action_space, spaces.Box):
+            return None
         return torch.full((batch_size(obs), int(self.action_space.n)), 1 / int(self.action_space.n))
 
 # %% ../../nbs/3_agent/03_learner.ipynb #f9f8f843
@@ -306,6 +330,7 @@ def scripted_player(simulator: Simulator, obs: str) -> Player:
 
 class ScriptedLearner(Learner):
     "The game's own player by rules; it learns nothing, and always does the same in the same place."
+    continuous = True
 
     def __init__(self, player: Player, *arguments: Any, **named: Any):      # the others as of any learner
         super().__init__(*arguments, **named)
@@ -325,7 +350,9 @@ class ScriptedLearner(Learner):
         actions, memory = self.player.act(as_arrays(obs), carry["memory"].cpu().numpy())
         return torch.from_numpy(actions), {"memory": torch.from_numpy(memory).to(self.device)}, {}
 
-    def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor:
+    def probabilities(self, obs: Any, carry: Carry | None = None) -> Tensor | None:
+        if isinstance(self.action_space, spaces.Box):
+            return None
         return torch.nn.functional.one_hot(self.act(obs, carry)[0], int(self.action_space.n)).float()
 
 # %% ../../nbs/3_agent/03_learner.ipynb #57f13697

@@ -41,13 +41,15 @@ def _check_numbers(record: Any) -> None:
 # %% ../../nbs/3_agent/01_presets.ipynb #7cbc9cd8
 encoders = Registry("encoder", "envgen_nb.encoders", nn.Module, {
     "impala": "envgen_nb.agent.networks:Impala", "nature": "envgen_nb.agent.networks:Nature",
-    "grids": "envgen_nb.agent.attention:Symbols", "squares": "envgen_nb.agent.attention:PatchEncoder"})
+    "grids": "envgen_nb.agent.attention:Symbols", "squares": "envgen_nb.agent.attention:PatchEncoder",
+    "mlp": "envgen_nb.agent.networks:Mlp"})
 
 
 @dataclass(frozen=True)
 class Network:
     "The numbers of a policy's network."
-    encoder: str               # "impala", "nature", "squares" (pixels), "grids" (symbols), or "package.module:Class"
+    encoder: str               # "impala", "nature", "squares" (pixels), "grids" (symbols), "mlp" (vector), or
+    #                            "package.module:Class"
     hidden: tuple[int, ...]    # widths of the dense layers
     layer_norm: bool = False   # LayerNorm before each dense layer
     bf16: bool = True          # compute the encoder in bfloat16, on processors that have instructions for it
@@ -58,6 +60,7 @@ class Network:
     embedding: int = 0         # numbers that stand for one cell or square ("grids" and "squares" only)
     heads: int = 0             # of the attention over them ("grids" and "squares" only)
     memory: int = 128          # numbers that are remembered from step to step, by learners that do ("ppo-memory")
+    normalize_obs: bool = False      # by their running mean and variance, saved with the weights (vectors only)
 
     def __post_init__(self):
         _check_numbers(self)
@@ -65,7 +68,7 @@ class Network:
             raise ValueError("preset: hidden must have the width of at least one layer: the heads read the last one")
         if is_target(self.encoder):                # checks by itself what it is made of
             return
-        layers = {"impala": max(1, len(self.channels)), "nature": 3, "squares": 0, "grids": 0}     # convolutions
+        layers = {"impala": max(1, len(self.channels)), "nature": 3, "squares": 0, "grids": 0, "mlp": 0}  # convolutions
         if self.encoder not in layers:
             raise ValueError(f"preset: encoder must be one of {', '.join(layers)}, or a class of your own as "
                              f"package.module:Class, not {self.encoder!r}")
@@ -81,7 +84,7 @@ class Network:
     @property
     def obs(self) -> str:
         "The kind of observation to ask a simulator for."
-        return "symbols" if self.encoder == "grids" else "pixels"
+        return {"grids": "symbols", "mlp": "vector"}.get(self.encoder, "pixels")
 
 # %% ../../nbs/3_agent/01_presets.ipynb #54ec58b4
 @dataclass(frozen=True)
@@ -169,11 +172,14 @@ PRESETS = {preset.name: preset for preset in (
            Algorithm(num_envs=32, rollout_steps=128, learning_rate=1e-3, minibatches=4)),
     Preset("published", Network("grids", hidden=(256, 256), embedding=16, heads=8),
            Algorithm(num_envs=8, rollout_steps=512, learning_rate=3e-4, minibatches=8)),
+    Preset("vector", Network("mlp", hidden=(64, 64), bf16=False, normalize_obs=True),
+           Algorithm(num_envs=16, rollout_steps=128, learning_rate=3e-4, minibatches=32, epochs=10, gamma=0.99,
+                     gae_lambda=0.95, entropy_coef=0.0, microbatches=1)),
 )}
 
 
 def get_preset(
-    name: str,         # "paper", "laptop", "symbols", "symbols-long" or "published"
+    name: str,         # "paper", "laptop", "symbols", "symbols-long", "published" or "vector"
     **changes: Any,    # fields of its `Network` and its `Algorithm` that should differ
 ) -> Preset:
     """Return the preset of that name, with some fields changed; `ValueError` for an unknown name, field or value.

@@ -95,7 +95,7 @@ class RunSettings(BaseModel):
     reward: str = Field("game", description="what the agent learns from: game (the game's own reward), or a function "
                         "of your own as package.module:function; results stay the game's own")
     preset: str = Field("symbols", description="network of the agent and the numbers it learns with: symbols, "
-                        "symbols-long, published, laptop or paper")
+                        "symbols-long, published, laptop, paper or vector")
     preset_options: dict[str, Any] = Field(default_factory=dict, description="numbers of the preset to change, or its "
                                            "encoder: a class of your own")
     device: str = Field("cpu", description="where the network runs: cpu, cuda or cuda:1")

@@ -165,6 +165,7 @@ class Distillation(PPO):
     "Achievement Distillation (Moon et al. 2023), on top of PPO. The environment has to have `unlocked`."
     policy_class, records = AchievementPolicy, False
     saved = (*PPO.saved, "next_goal", "match_optimizer", "predict_optimizer", "phase_generator", "segments", "after")
+    continuous = False
     most_steps, most_others = 512, 16      # of a minibatch, per episode in it; episodes that one is matched with
 
     def __init__(self, preset: Preset, observation_space: spaces.Space, action_space: spaces.Discrete, seed: int,

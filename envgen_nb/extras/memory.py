@@ -103,7 +103,7 @@ class MemoryPPO(PPO):
     "PPO with a memory. Minibatches are made of sub-environments, so there have to be at least as many."
     policy_class, records = MemoryPolicy, False
 
-    def __init__(self, preset: Preset, observation_space: spaces.Space, action_space: spaces.Discrete, seed: int,
+    def __init__(self, preset: Preset, observation_space: spaces.Space, action_space: spaces.Space, seed: int,
                  device: torch.device | str = "cpu"):
         if preset.num_envs % preset.algorithm.minibatches:
             raise ValueError(f"preset: an agent with a memory learns from whole sub-environments, and "

@@ -165,6 +165,7 @@ class RarePPO(PPO):
     `things` and the number of objectives are the game's: `RarePPO.for_game(simulator, preset)` knows them. The
     environment has to have `unlocked`.
     """
+    continuous = False
     DRAWN = 32      # examples for a step of Adam
     saved = (*PPO.saved, "pairs", "examples", "began", "draw_generator")
 

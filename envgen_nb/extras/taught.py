@@ -171,6 +171,7 @@ class Teaching(OnPolicyLearner):
     "A learner with a policy network that imitates a teacher, too; `Taught.for_game` puts it before one."
     saved = ("opinions",)                 # beside those of the learner
     records = False                       # c changes, and a recording would keep it
+    continuous = False
 
     def __init__(self, *arguments: Any, options: TaughtOptions, text: TextLayer, simulator: Simulator, **named: Any):
         super().__init__(*arguments, **named)

@@ -7,6 +7,7 @@ __all__ = ['Game', 'SimpleVectorEnv', 'SimpleSimulator']
 
 # %% ../../nbs/1_game/07_simple.ipynb #bf707655
 import functools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar
@@ -39,7 +40,7 @@ class Game(ABC):
     @abstractmethod
     def step(
         self,
-        action: int,            # index into the simulator's `actions`
+        action: Any,            # index into the simulator's `actions`, or (A,) float32, a number for each of them
     ) -> tuple[float, bool]:    # the reward, and True if the game is over
         "Play one step; the vector environment applies the step limit."
 
@@ -56,6 +57,7 @@ class Game(ABC):
 
 # %% ../../nbs/1_game/07_simple.ipynb #e28376a8
 _FORMAT = 0x656C706D69730002      # the first number of each state: kind and version
+_HEAD = 12 * 8                    # bytes of a state before the actions
 _OVER, _LIVE, _ENDED = 0, 1, 2    # in a state: all episodes are played, one is being played, the next step begins one
 
 
@@ -79,7 +81,7 @@ class SimpleVectorEnv(EpisodeVectorEnv):
             raise ValueError(f"{simulator.name} shows {', '.join(simulator.observations)}, not {obs!r}")
         self.simulator, self.obs, self.original = simulator, obs, simulator.original
         self.objectives, self.usual_length = simulator.objectives, simulator.length
-        self.set_spaces(num_envs, simulator.spaces[obs], len(simulator.actions))
+        self.set_spaces(num_envs, simulator.spaces[obs], simulator.action_space)
         self.set_autoreset(autoreset_mode)
         self.set_episodes(worlds, seed, length, episodes)
         self._make_games()
@@ -87,7 +89,7 @@ class SimpleVectorEnv(EpisodeVectorEnv):
     def _make_games(self) -> None:
         "Make the copies; no episode has begun in them."
         self.games = [self.simulator.game() for _ in range(self.num_envs)]
-        self._actions: list[list[int]] = [[] for _ in self.games]        # of the present episodes
+        self._actions: list[list[Any]] = [[] for _ in self.games]        # of the present episodes
 
     def __getstate__(self) -> dict[str, Any]:
         "Copies and pickles take states along instead of the games."
@@ -134,8 +136,9 @@ def _begin(self: SimpleVectorEnv, which: np.ndarray) -> None:
 def _play(self: SimpleVectorEnv, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     "Step the copies whose episodes go on: rewards, terminated, truncated."
     rewards, terminated, truncated = np.zeros(self.num_envs), *np.zeros((2, self.num_envs), bool)
+    chosen = actions.tolist() if actions.ndim == 1 else actions.astype(np.float32)      # a copy: games may keep a row
     for i in np.flatnonzero(live).tolist():
-        game, world, action = self.games[i], self._world[i], int(actions[i])
+        game, world, action = self.games[i], self._world[i], chosen[i]
         rewards[i], terminated[i] = game.step(action)
         self._actions[i].append(action)
         goal = self._goal[world]
@@ -170,32 +173,50 @@ def known(self: SimpleVectorEnv, index: int) -> tuple[int, int, int]:
 def get_state(self: SimpleVectorEnv) -> list[bytes]:
     "One state per sub-environment."
     self.need("episode to save")
-    phases = np.where(self._over, _OVER, np.where(self._ended, _ENDED, _LIVE))
+    phases, kind = np.where(self._over, _OVER, np.where(self._ended, _ENDED, _LIVE)), self._action_type
     return [np.array([_FORMAT, *self.known(self._world[i]), *self.known(self._next_world[i]), self._base[i],
-                      self._episode[i], self._played[i], phases[i], len(actions), *actions], np.int64).tobytes()
-            for i, actions in enumerate(self._actions)]
+                      self._episode[i], self._played[i], phases[i], len(actions)], np.int64).tobytes()
+            + np.array(actions, kind).tobytes() for i, actions in enumerate(self._actions)]
+
+
+@patch(as_prop=True)
+def _action_type(self: SimpleVectorEnv) -> type:
+    "In a state, the type of actions."
+    return np.float64 if isinstance(self.single_action_space, spaces.Box) else np.int64
 
 
 @patch
-def _read(self: SimpleVectorEnv, i: int, state: bytes) -> list[int]:
-    "The numbers of a saved state; `ValueError` if they make no sense here."
-    numbers = np.frombuffer(state, np.int64).tolist() if state and len(state) % 8 == 0 else []
-    if len(numbers) < 12 or numbers[0] != _FORMAT or min(numbers) < 0:
+def _read_actions(self: SimpleVectorEnv, state: bytes, count: int) -> list[Any] | None:
+    "The actions of a saved state; None if they are not so many, or none of this game."
+    space, found = self.single_action_space, np.frombuffer(state, self._action_type)
+    if len(found) != count * math.prod(space.shape):
+        return None
+    found = found.reshape(count, *space.shape)
+    if isinstance(space, spaces.Box):
+        return list(found.astype(np.float32)) if ((space.low <= found) & (found <= space.high)).all() else None
+    return found.tolist() if ((found >= 0) & (found < space.n)).all() else None
+
+
+@patch
+def _read(self: SimpleVectorEnv, i: int, state: bytes) -> list[Any]:
+    "The numbers of a saved state, and then its actions; `ValueError` if they make no sense here."
+    numbers = np.frombuffer(state[:_HEAD], np.int64).tolist() if len(state) >= _HEAD and len(state) % 8 == 0 else []
+    if not numbers or numbers[0] != _FORMAT or min(numbers) < 0:
         raise ValueError(f"this is no state of {self.simulator.name}")
     for world in (numbers[1:4], numbers[4:7]):
         self.check_known(*world)
-    _, episode, _, phase, count, *actions = numbers[7:]
+    _, episode, _, phase, count = numbers[7:]
+    actions = self._read_actions(state[_HEAD:], count)
     if phase == _ENDED and not self.next_step:
         raise ValueError(f"this is no state of {self.simulator.name} for SAME_STEP: its episode has ended, and "
                          "only an environment with autoreset_mode NEXT_STEP can go on there")
-    if (episode < 1 or phase > _ENDED or count != len(actions) or count > numbers[3]
-            or any(action >= self.single_action_space.n for action in actions)):
+    if episode < 1 or phase > _ENDED or actions is None or count > numbers[3]:
         raise ValueError(f"this is no state of {self.simulator.name}")
-    return numbers
+    return [*numbers, *actions]
 
 
 @patch
-def _restore(self: SimpleVectorEnv, found: list[list[int]]) -> Any:
+def _restore(self: SimpleVectorEnv, found: list[list[Any]]) -> Any:
     "Begin the saved episodes anew and play their actions: the observations."
     self._base = tuple(numbers[7] for numbers in found)
     for i, (_, world, _, _, next_world, _, _, _, episode, played, phase, count, *actions) in enumerate(found):

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from fastcore.basics import patch
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from .registry import Registry, is_target
@@ -108,8 +109,9 @@ class Simulator(ABC):
     task: ClassVar[str]                                # one paragraph: the game, and the goal of the agent
     objectives: ClassVar[tuple[str, ...]]              # the skills whose success rates are measured
     rules: ClassVar[tuple[str, ...]]                   # facts for the designer, one sentence each
-    actions: ClassVar[tuple[str, ...]]                 # names of the discrete actions, in order
-    keys: ClassVar[Mapping[str, str]]                  # action → key with which a person plays it: "ArrowUp", " ", "t"
+    actions: ClassVar[tuple[str, ...]]                 # names of the discrete actions, or of a continuous one's numbers
+    keys: ClassVar[Mapping[str, str]]                  # action → key with which a person plays it: "ArrowUp", " ", "t";
+    #                                                    {} for continuous actions
     vocabularies: ClassVar[Mapping[str, type[World]]]  # name → class of worlds; the first is the default
     observations: ClassVar[tuple[str, ...]]            # kinds of observation: "pixels", "symbols"
     vector_env: ClassVar[Callable[..., VectorEnv]]     # called by `make_vec` with its arguments, in their order
@@ -123,6 +125,11 @@ class Simulator(ABC):
     scoring: ClassVar[str] = ""                        # how `score` and reward are made, and what is not seen, in words
     practice_settings: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = _NONE   # objective → see `practice`
     shows_path: ClassVar[bool] = False                 # `preview` takes path=True and draws the way to the goal
+
+    @property
+    def action_space(self) -> spaces.Space:
+        "Return the space of an action: one for each of `actions`. A `Box` in its place has a number for each of them."
+        return spaces.Discrete(len(self.actions))
 
     @property
     def paid(self) -> list[int]:
@@ -296,7 +303,8 @@ def backward(self: Simulator, objective: str, vocabulary: str = "default") -> li
 # %% ../../nbs/1_game/04_simulator.ipynb #c752efa2
 games = Registry("game", "envgen_nb.games", Simulator, {"crafter": "envgen_nb.simulators.crafter.simulator:Crafter",
                                                         "heist": "envgen_nb.simulators.heist.simulator:Heist",
-                                                        "minigrid": "envgen_nb.simulators.minigrid:MiniGrid"})
+                                                        "minigrid": "envgen_nb.simulators.minigrid:MiniGrid",
+                                                        "walker": "envgen_nb.simulators.walker:Walker"})
 
 # %% ../../nbs/1_game/04_simulator.ipynb #3b955b7d
 def get_simulator(name: str) -> Simulator:

@@ -192,11 +192,16 @@ class GameVectorEnv(Optionals, VectorEnv):
     ready = False                       # True once there are episodes
     autoreset_mode = AutoresetMode.SAME_STEP
 
-    def set_spaces(self, num_envs: int, observation_space: spaces.Space, actions: int) -> None:
+    def set_spaces(
+        self,
+        num_envs: int,
+        observation_space: spaces.Space,   # of one sub-environment
+        actions: int | spaces.Space,       # how many there are to choose from, or their space
+    ) -> None:
         "Set the spaces of one sub-environment, and of all together."
         check_number("num_envs", num_envs, 1, optional=False)
         self.num_envs, self.single_observation_space = int(num_envs), observation_space
-        self.single_action_space = spaces.Discrete(actions)
+        self.single_action_space = actions if isinstance(actions, spaces.Space) else spaces.Discrete(actions)
         self.observation_space = batch_space(observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
@@ -237,13 +242,25 @@ class GameVectorEnv(Optionals, VectorEnv):
             raise ValueError(f"reset takes no options, got {', '.join(options)}")
 
     def checked_actions(self, actions: Any) -> np.ndarray:
-        "Check one action for each sub-environment, (N,) of integers; raise if there are no episodes."
+        "Check one action for each sub-environment, (N,) integers or (N, A) floats; raise if there are no episodes."
         self.need("episode to step in")
+        if isinstance(self.single_action_space, spaces.Box):
+            return self._checked_numbers(np.asarray(actions))
         actions, count = np.asarray(actions), int(self.single_action_space.n)
         if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
             raise ValueError(f"expected {self.num_envs} integer actions, got {actions.dtype} of shape {actions.shape}")
         if actions.min() < 0 or actions.max() >= count:
             raise ValueError(f"actions are 0 to {count - 1}, got {actions.min()} to {actions.max()}")
+        return actions
+
+    def _checked_numbers(self, actions: np.ndarray) -> np.ndarray:
+        "Check continuous actions (N, A), which are refused outside the bounds, not clipped."
+        box, shape = self.single_action_space, self.action_space.shape
+        if actions.shape != shape or actions.dtype.kind != "f":
+            raise ValueError(f"expected actions of shape {shape}, floats, got {actions.dtype} of shape {actions.shape}")
+        if not ((box.low <= actions) & (actions <= box.high)).all():        # False for NaN, too
+            raise ValueError(f"actions are {box.low.tolist()} to {box.high.tolist()}, got {actions.min(0).tolist()} to "
+                             f"{actions.max(0).tolist()}: clip them at the bounds")
         return actions
 
     def known(self, index: int) -> tuple[int, bytes, int]:
