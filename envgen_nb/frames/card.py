@@ -33,7 +33,7 @@ COLUMNS = {
     "truncated": "true if the episode was cut after this step",
     "achievements": "objectives achieved in the episode before this step",
     "step": "steps of the episode before this frame",
-    "layout": "equal for frames whose `classes` are equal",
+    "layout": "equal for frames that differ in nothing but light, noise and the player's numbers",
     "episode": "number of the episode, unique in the data set",
     "seed": "of the episode's map; its last digit is the split",
     "world": "number of the world, from 0; see below",
@@ -80,7 +80,7 @@ def _how(record: dict[str, Any]) -> list[str]:
     if record["per_episode"]:
         found.append(f"at most {counted(record['per_episode'], 'frame')} of each episode")
     if record["unique"]:
-        found.append("no two frames have the same mask of classes")
+        found.append("no two frames have the same `layout`")
     if record["balance"]:
         found.append(f"balanced by {record['balance']}: one frame of four is kept, those with something rare first")
     found += [f"{name}: {version}" for name, version in record["versions"].items()]

@@ -80,7 +80,7 @@ class FramesSettings:
     seed: int = 0                        # episodes of different seeds have no map in common
     length: int = 500                    # steps after which an episode is truncated
     per_episode: int | None = None       # frames of an episode, at most; None: all
-    unique: bool = False                 # drop frames whose mask of classes is in the data set already
+    unique: bool = False                 # drop frames whose layout is in the data set already, see `hash_layouts`
     balance: Balance | None = None       # keep a quarter of the frames, the rare ones first
     versions: dict[str, str] = field(default_factory=dict)     # of what draws and writes
 
@@ -211,13 +211,14 @@ def _marks(settings: FramesSettings, columns: dict[str, Any], worlds: np.ndarray
 
 def make_shard(
     settings: FramesSettings,
+    simulator: Simulator,
     policy: Policy,
     number: int,                               # of `settings.shards()`
     known: set[int],                           # layouts of the files before, with `unique`; those of this one are added
     check: Callable[[int], None] = lambda done: None,     # called with the frames so far
 ) -> pa.Table:
     "Play and label the frames of one file; `ValueError` if, with `unique`, there are not so many."
-    (split, first, _, count), simulator = settings.shards()[number], get_simulator(settings.game)
+    split, first, _, count = settings.shards()[number]
     seeds, random = split_seeds(settings.seed, split, number), np.random.default_rng((settings.seed, number))
     texts = np.array([json.dumps(one, sort_keys=True) for one in settings.record()["worlds"]], object)
     tables, have, episode, barren = [], 0, 0, 0
@@ -256,7 +257,7 @@ def find_policy(
     if not (Path(name) / RunFolder.INFO).exists():
         raise ValueError(f"the policy is random, scripted or the folder of a run, and {name} is none")
     run = RunFolder(name)
-    if run.settings.simulator != simulator.name:
+    if run.simulator.name != simulator.name:
         raise ValueError(f"{name} is a run of {run.settings.simulator}, and the frames are of {simulator.name}")
     agent, cycle = load_agent(run), run.checkpoints()[-1]
     digest = hashlib.blake2b(run.file(RunFolder.CHECKPOINT, cycle).read_bytes(), digest_size=8).hexdigest()
@@ -324,7 +325,7 @@ def frames(
     out.mkdir(parents=True, exist_ok=True)
     with hold_folder(out):
         write_json(out / "frames.json", record)
-        _write_shards(settings, player, out, progress)
+        _write_shards(settings, simulator, player, out, progress)
         for split in SPLITS:
             files = sorted((out / "data").glob(f"{split}-*.parquet"))
             write_coco(out / f"instances-{split}.json", files, simulator.labeller().classes,
@@ -333,7 +334,8 @@ def frames(
     return out
 
 
-def _write_shards(settings: FramesSettings, policy: Policy, out: Path, progress: Callable[[int, int], None]) -> None:
+def _write_shards(settings: FramesSettings, simulator: Simulator, policy: Policy, out: Path,
+                  progress: Callable[[int, int], None]) -> None:
     "Write the files that are missing."
     known: set[int] = set()
     for number, (_, first, name, count) in enumerate(settings.shards()):
@@ -341,7 +343,7 @@ def _write_shards(settings: FramesSettings, policy: Policy, out: Path, progress:
             if settings.unique:
                 known.update(pq.read_table(out / name, columns=["layout"])["layout"].to_pylist())
         else:
-            table = make_shard(settings, policy, number, known, lambda done, first=first: progress(
-                first + done, settings.frames))
+            table = make_shard(settings, simulator, policy, number, known,
+                               lambda done, first=first: progress(first + done, settings.frames))
             write_bytes(out / name, parquet_bytes(table))
         progress(first + count, settings.frames)

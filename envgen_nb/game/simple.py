@@ -18,7 +18,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from .simulator import Labeller, Labels, Simulator
+from .simulator import Labeller, Labels, Simulator, concat_rows
 from .vector import AUTORESET_MODES, EpisodeVectorEnv, GameVectorEnv, check_worlds
 from .world import World
 
@@ -214,16 +214,9 @@ def _restore(self: SimpleVectorEnv, found: list[list[int]]) -> Any:
     return self._observe()
 
 # %% ../../nbs/1_game/07_simple.ipynb #8d8f93b9
-def _stack(found: Sequence[Any]) -> Any:
-    "Stack scalars, arrays, or dictionaries of such; shorter rows are filled up with zeros or empty texts."
-    if isinstance(found[0], Mapping):
-        return {name: _stack([one[name] for one in found]) for name in found[0]}
-    rows = [np.asarray(one) for one in found]
-    longest = max(rows, key=lambda row: row.size)
-    out = np.zeros((len(rows), *longest.shape), np.result_type(*rows))
-    for place, row in zip(out, rows, strict=True):
-        place[tuple(map(slice, row.shape))] = row
-    return out
+def _as_row(value: Any) -> Any:
+    "Return a scalar or an array, or those of a dictionary, as an array with one row."
+    return {name: _as_row(part) for name, part in value.items()} if isinstance(value, Mapping) else np.array([value])
 
 
 class SimpleLabeller(Labeller):
@@ -233,9 +226,13 @@ class SimpleLabeller(Labeller):
         self.classes, self.columns, self.art = simulator.label_classes, simulator.label_columns, simulator.art
         self.engine, self.licence = simulator.name, simulator.licence
 
+    def label(self, game: Game) -> Labels:
+        "Label what is seen of one copy."
+        return game.labels()
+
     def labels(self, state: SimpleVectorEnv) -> Labels:
-        found = [game.labels() for game in state.games]
-        return Labels(*(_stack(part) for part in zip(*found, strict=True)))
+        found = [self.label(game) for game in state.games]
+        return Labels(**concat_rows([_as_row(one._asdict()) for one in found]))
 
 # %% ../../nbs/1_game/07_simple.ipynb #5d065c18
 class SimpleSimulator(Simulator):

@@ -138,7 +138,7 @@ class CrafterLabeller(Labeller):
         "inventory": "how many of each item the player has, 0 to 9",
     })
     art = "The pictures are drawn with the textures of Crafter (Danijar Hafner, 2021), under the MIT licence."
-    licence = "mit"
+    licence, status = "mit", "inventory"
 
     def __init__(self):
         self._own = np.zeros(1, TOOLS)          # what compiled code writes on while it draws
