@@ -2309,6 +2309,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'envgen_nb.frames.card.count_split': ('7_frames/card.html#count_split', 'envgen_nb/frames/card.py'),
                                        'envgen_nb.frames.card.write_card': ('7_frames/card.html#write_card', 'envgen_nb/frames/card.py')},
             'envgen_nb.frames.coco': { 'envgen_nb.frames.coco._pieces': ('7_frames/coco.html#_pieces', 'envgen_nb/frames/coco.py'),
+                                       'envgen_nb.frames.coco._size': ('7_frames/coco.html#_size', 'envgen_nb/frames/coco.py'),
                                        'envgen_nb.frames.coco.read_rows': ('7_frames/coco.html#read_rows', 'envgen_nb/frames/coco.py'),
                                        'envgen_nb.frames.coco.replace_file': ( '7_frames/coco.html#replace_file',
                                                                                'envgen_nb/frames/coco.py'),

@@ -40,29 +40,33 @@ def read_rows(shards: Sequence[Path], columns: Sequence[str]) -> Iterator[dict[s
             for batch in file.iter_batches(1000, columns=list(columns)):
                 yield from batch.to_pylist()
 
-# %% ../../nbs/7_frames/05_coco.ipynb #414341d2
+# %% ../../nbs/7_frames/05_coco.ipynb #a682b632
+def _size(shards: Sequence[Path]) -> tuple[int, int]:
+    "Width and height of the first picture; 0, 0: there is none."
+    first = next(read_rows(shards[:1], ["image"]), None)
+    return struct.unpack(">II", first["image"]["bytes"][16:24]) if first else (0, 0)       # where a PNG has them
+
+
 def _pieces(shards: Sequence[Path], classes: Sequence[str], about: str) -> Iterator[str]:
     "The text of the file, in pieces."
     categories = [{"id": number, "name": name} for number, name in enumerate(classes) if number]
     yield f'{{"info": {json.dumps({"description": about})},\n"categories": {json.dumps(categories)},\n"images": ['
-    width = height = number = 0
-    for row in read_rows(shards, ["frame", "image"]):
-        width, height = struct.unpack(">II", row["image"]["bytes"][16:24])        # where a PNG has its size
+    width, height, number = *_size(shards), 0
+    for row in read_rows(shards, ["frame", "image.path"]):
         image = {"id": row["frame"], "file_name": row["image"]["path"], "width": width, "height": height}
         yield f"{',' * bool(number)}\n{json.dumps(image)}"
         number += 1
     yield '],\n"annotations": ['
     number = 0
     for row in read_rows(shards, ["frame", "objects"]):
-        found = row["objects"]
-        own = [name for name in found if name not in ("number", "bbox", "category", "area", "segmentation")]
-        for k, box in enumerate(found["bbox"]):
-            one = {"id": number + 1, "image_id": row["frame"], "category_id": found["category"][k], "bbox": box,
-                   "area": found["area"][k], "iscrowd": 0,
-                   "segmentation": {"size": [height, width], "counts": found["segmentation"][k]},
-                   "attributes": {"number": found["number"][k]} | {name: found[name][k] for name in own}}
-            yield f"{',' * bool(number)}\n{json.dumps(one)}"
-            number += 1
+        parts = [dict(zip(row["objects"], part, strict=True)) for part in zip(*row["objects"].values(), strict=True)]
+        found = [{"id": number + k, "image_id": row["frame"], "category_id": one.pop("category"),
+                  "bbox": one.pop("bbox"), "area": one.pop("area"), "iscrowd": 0,
+                  "segmentation": {"size": [height, width], "counts": one.pop("segmentation")}, "attributes": one}
+                 for k, one in enumerate(parts, start=1)]
+        if found:
+            yield f"{',' * bool(number)}\n{json.dumps(found)[1:-1]}"
+        number += len(found)
     yield "]}\n"
 
 

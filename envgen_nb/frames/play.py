@@ -67,12 +67,14 @@ def play_frames(
                                                length=length, episodes=1)) as venv:
         (obs, _), carry = venv.reset(), learner.start(count)
         while len(live):
-            seen, unlocked = tree_index(labeller.labels(venv)._asdict(), live), np.array(venv.unlocked)[live]
+            seen, unlocked = labeller.labels(venv)._asdict(), np.array(venv.unlocked)[live]
+            seen = seen if len(live) == count else tree_index(seen, live)
             actions, carry, _ = learner.act(obs, carry, generator)
             obs, rewards, terminated, truncated, infos = venv.step(actions.numpy())
             pictures.append(tuple(seen[name] for name in Labels._fields[:4]))
             steps.append({"episode": live, "step": np.full(len(live), len(steps)), "unlocked": unlocked,
-                          "layout": hash_layouts(seen["clean"], seen["classes"], status), "objects": seen["objects"], "state": seen["state"],
+                          "objects": seen["objects"], "state": seen["state"],
+                          "layout": hash_layouts(seen["clean"], seen["classes"], status),
                           "present": find_classes(seen["classes"], len(labeller.classes)),
                           "action": actions.numpy()[live], "reward": rewards[live].astype(np.float32),
                           "terminated": terminated[live].copy(), "truncated": truncated[live].copy()})
