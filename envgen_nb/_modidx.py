@@ -2428,6 +2428,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                             'envgen_nb/game/conformance.py'),
                                             'envgen_nb.game.conformance.check_description': ( '1_game/conformance.html#check_description',
                                                                                               'envgen_nb/game/conformance.py'),
+                                            'envgen_nb.game.conformance.check_labels': ( '1_game/conformance.html#check_labels',
+                                                                                         'envgen_nb/game/conformance.py'),
                                             'envgen_nb.game.conformance.check_next_step': ( '1_game/conformance.html#check_next_step',
                                                                                             'envgen_nb/game/conformance.py'),
                                             'envgen_nb.game.conformance.check_play': ( '1_game/conformance.html#check_play',
