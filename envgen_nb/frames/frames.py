@@ -6,10 +6,11 @@
 __all__ = ['SPLITS', 'SHARD', 'Balance', 'BALANCES', 'split_of', 'split_seeds', 'split_sizes', 'FramesSettings', 'frame_weights',
            'choose_frames', 'frame_columns', 'make_shard', 'find_policy', 'read_worlds', 'frames']
 
-# %% ../../nbs/7_frames/07_frames.ipynb #3e52067b
+# %% ../../nbs/7_frames/07_frames.ipynb #46109b93
 import hashlib
 import json
 import math
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -285,7 +286,8 @@ def read_worlds(
 def _versions(simulator: Simulator) -> dict[str, str]:
     "The versions on which the bytes depend."
     return {"engine": f"{simulator.labeller().engine}, envgen_nb {envgen_nb.__version__}",
-            "pyarrow": pa.__version__, "numpy": np.__version__, "torch": metadata.version("torch")}
+            "pyarrow": pa.__version__, "numpy": np.__version__, "torch": metadata.version("torch"),
+            "zlib": zlib.ZLIB_RUNTIME_VERSION}
 
 
 def _check_same(out: Path, record: dict[str, Any]) -> None:
