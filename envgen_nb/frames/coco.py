@@ -20,7 +20,9 @@ import pyarrow.parquet as pq
 # %% ../../nbs/7_frames/05_coco.ipynb #64bdfb3b
 @contextlib.contextmanager
 def replace_file(path: Path) -> Iterator[IO[str]]:
-    "Write a text file piece by piece under another name; it gets its own at the end, or is deleted if writing fails."
+    """Write a text file piece by piece under another name; it gets its own at the end, or is deleted if writing fails.
+
+    `OSError` (full disk, no permission) names the file; the old content stays."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "w", encoding="utf-8") as file:
@@ -28,6 +30,8 @@ def replace_file(path: Path) -> Iterator[IO[str]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        raise type(error)(error.errno, f"cannot write {path.name} in {path.parent}: {error.strerror}") from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
