@@ -126,8 +126,8 @@ HEAD = sed -n 's/ *\\$$//; /^[a-z]/p'
 
 lock:
 	{ cat requirements-torch.lock; echo "numpy<2.5"; } > .lock-torch
-	echo pip | $(COMPILE) --extra bench --extra minigrid --extra walker --extra test pyproject.toml - | $(NO_CUDA) > .lock-all
-	echo pip | $(COMPILE) --extra bench --extra minigrid --extra walker --constraint .lock-all pyproject.toml - \
+	echo pip | $(COMPILE) --extra bench --extra minigrid --extra walker --extra frames --extra test pyproject.toml - | $(NO_CUDA) > .lock-all
+	echo pip | $(COMPILE) --extra bench --extra minigrid --extra walker --extra frames --constraint .lock-all pyproject.toml - \
 	    | $(NO_CUDA) > requirements.lock
 	$(NOT_IN) requirements.lock .lock-all > requirements-test.lock
 	$(COMPILE) --extra docs --constraint .lock-all pyproject.toml | $(NO_CUDA) \

@@ -88,10 +88,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What stable-baselines3 writes, and the servers that tests name, lie in the folder of the tests, too."""
+    """What stable-baselines3 and datasets write, and the servers that tests name, are in the folder of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.setenv("SB3_LOGDIR", str(tmp_path_factory.mktemp("sb3")))
+        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("datasets")))
+        patch.setenv("HF_HUB_OFFLINE", "1")
         yield
 
 

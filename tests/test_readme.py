@@ -162,7 +162,7 @@ def test_command(command, run, tmp_path):
         text = text.replace("[settings]", f"[settings]\n{tiny}\n").replace("[0, 1, 2, 3, 4]", "[0]")
         (tmp_path / words[2]).write_text(text)
         words = [*words[:2], str(tmp_path / words[2]), "--folder", str(tmp_path / "out")]
-    words = [str(tmp_path / word) if word.endswith((".gif", "my-prompts")) else word for word in words]
+    words = [str(tmp_path / word) if word.endswith((".gif", "my-prompts", "my-frames")) else word for word in words]
     sh(words)
     for word in words[2:]:
         if word.endswith((".gif", ".png")):

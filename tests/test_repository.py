@@ -82,7 +82,8 @@ def test_lock_files_have_what_is_asked_for():
         return {Requirement(line.rstrip("\\ ")).name for line in lines if line[:1].isalpha()}
 
     run = locked("requirements.lock") | locked("requirements-torch.lock")
-    for lines, there in ((asked["dependencies"] + extras["bench"] + extras["minigrid"] + extras["walker"], run),
+    for lines, there in ((asked["dependencies"] + extras["bench"] + extras["minigrid"] + extras["walker"]
+                          + extras["frames"], run),
                          (extras["test"], run | locked("requirements-test.lock")),
                          (extras["docs"], run | locked("requirements-test.lock") | locked("requirements-docs.lock"))):
         assert {Requirement(line).name for line in lines} <= there
@@ -90,9 +91,10 @@ def test_lock_files_have_what_is_asked_for():
 
 
 # The stations of the road, in order: a module imports only from its own station and from those before it.
-STATIONS = ("game", "designer", "agent", "curriculum", "cycle", "results", "experiment", "studio", "extras")
+STATIONS = ("game", "designer", "agent", "curriculum", "cycle", "results", "experiment", "frames", "studio", "extras")
 FORBIDDEN = {"game": {"torch"}, "designer": {"torch"}, "curriculum": {"torch"},
-             "results": {"torch", "ipywidgets", "anywidget"}, "experiment": {"plotly", "ipywidgets"}}
+             "results": {"torch", "ipywidgets", "anywidget"}, "experiment": {"plotly", "ipywidgets"},
+             "frames": {"plotly", "ipywidgets"}}
 
 
 def test_a_notebook_comes_after_what_it_imports():

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['RESULTS', 'OPTIONAL_RESULTS', 'NEEDED', 'SENSELESS', 'CHECKS', 'refused', 'check_action_space', 'check_description',
-           'check_worlds', 'check_preview', 'random_actions', 'Setup', 'check_results', 'look', 'watch', 'Alone',
-           'expect', 'compare', 'check_play', 'check_usual', 'check_unchanged', 'check_seeds', 'check_states',
+           'check_worlds', 'check_preview', 'check_labels', 'random_actions', 'Setup', 'check_results', 'look', 'watch',
+           'Alone', 'expect', 'compare', 'check_play', 'check_usual', 'check_unchanged', 'check_seeds', 'check_states',
            'check_next_step', 'check_things', 'check_text', 'check_arguments', 'senseless_actions', 'check_refusals',
            'check_simulator']
 
@@ -128,6 +128,34 @@ def check_preview(simulator: Simulator, world: World) -> None:
         assert counts == simulator.describe(chosen, seed=3), "the description of a seed varies"
         assert not np.array_equal(picture, simulator.preview(chosen, seed=4)), "two seeds give the same picture"
         assert all(value is None or np.isfinite(value) for value in counts.values()), "a count is a number or None"
+
+# %% ../../nbs/1_game/11_conformance.ipynb #1f69e3da
+def check_labels(simulator: Simulator, obs: str) -> None:
+    "Check the labels of the pictures in one kind of environment: shapes, numbers of classes and objects, columns."
+    labeller = simulator.labeller()
+    if labeller is None:
+        return
+    with contextlib.closing(simulator.make_vec([None], num_envs=2, seed=1, obs=obs)) as venv:
+        venv.reset()
+        venv.step(random_actions(simulator.action_space, (2,)))
+        before, found, again = venv.get_state(), labeller.labels(venv), labeller.labels(venv)
+        assert venv.get_state() == before, "to label a picture changes the game"
+    for name, one in found._asdict().items():
+        if isinstance(one, np.ndarray):
+            assert one.dtype == np.uint8 and len(one) == 2, f"labels: {name} is (N, H, W) or (N, H, W, 3) uint8"
+            assert np.array_equal(one, getattr(again, name)), f"labels: {name} of the same moment varies"
+    assert found.image.shape == found.clean.shape == (*found.classes.shape, 3), "labels: a mask has another size"
+    assert found.instances.shape == found.classes.shape, "labels: the masks differ in size"
+    assert found.classes.max() < len(labeller.classes), "labels: a pixel has a class without a name"
+    for name, values in found.objects.items():
+        assert values.shape[1] >= found.instances.max(), f"labels: an object has no {name}"
+    unknown = {*found.objects, *found.state} - set(labeller.columns)
+    assert not unknown, f"labels: columns say nothing of {', '.join(sorted(unknown))}"
+    assert labeller.status in ("", *labeller.classes), "labels: status is none of the classes"
+    for picture, classes, mask in zip(found.image, found.classes, found.instances, strict=True):
+        assert picture.any(), "labels: a picture is black"
+        for number in np.unique(mask[mask > 0]):
+            assert len(np.unique(classes[mask == number])) == 1, "labels: an object has pixels of two classes"
 
 # %% ../../nbs/1_game/11_conformance.ipynb #cf1eb994
 def random_actions(space: spaces.Space, shape: tuple[int, ...]) -> np.ndarray:
@@ -572,6 +600,7 @@ def check_simulator(
     world = practice[0] if practice else random_world(simulator.world_class(), random.Random(1), fill=1.0)
     check_preview(simulator, world)
     for obs in simulator.observations:
+        check_labels(simulator, obs)
         setup = Setup(simulator, obs, (None, world), num_envs, length, options)
         for check in CHECKS.values():
             check(setup)

@@ -23,7 +23,7 @@ from gymnasium import spaces
 from pydantic import Field, model_validator
 
 from ..game.simple import Game, SimpleSimulator
-from ..game.simulator import TextLayer
+from ..game.simulator import Labeller, TextLayer
 from ..game.world import Complaint, Section, World, check_world
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #09c46b6c
@@ -512,6 +512,11 @@ class MiniGrid(SimpleSimulator):
         "`MiniGridText`, which reads symbols."
         from envgen_nb.simulators.minigrid_text import MiniGridText
         return MiniGridText() if obs == "symbols" else None
+
+    def labeller(self) -> Labeller:
+        "`MiniGridLabeller`, which draws the agent's view."
+        from envgen_nb.simulators.minigrid_labels import MiniGridLabeller
+        return MiniGridLabeller()
 
     def cut(self, world: MiniGridWorld) -> tuple[int | None, str | None]:
         return world.length, world.goal

@@ -25,7 +25,7 @@ from .symbols import THINGS, present
 from .vector import CrafterVectorEnv
 from .warnings import warnings_of
 from .world import PREREQUISITES, CrafterWorld, ExtendedCrafterWorld, PublishedCrafterWorld
-from ...game.simulator import Player, Simulator, TextLayer, Things, read_rules
+from ...game.simulator import Labeller, Player, Simulator, TextLayer, Things, read_rules
 from ...game.vector import AUTORESET_MODES, base_seeds
 from ...game.world import Complaint, World, check_world
 
@@ -317,6 +317,11 @@ class Crafter(Simulator):
     def things(self, obs: str) -> Things | None:
         "`THINGS`: what is in the bag, and which materials are next to the player."
         return Things(THINGS, present) if obs == "symbols" else None
+
+    def labeller(self) -> Labeller:
+        "`CrafterLabeller`, which is compiled when it is first used."
+        from envgen_nb.simulators.crafter.labels import CrafterLabeller
+        return CrafterLabeller()
 
 # %% ../../../nbs/9_simulators/crafter/22_simulator.ipynb #c0de5a02
 @patch
