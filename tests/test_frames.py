@@ -11,11 +11,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from test_cycle_story import SMALL
 
+from envgen_nb.agent.on_policy import PPO
+from envgen_nb.agent.presets import get_preset
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
@@ -23,9 +26,10 @@ from envgen_nb.extras.cli import main
 from envgen_nb.frames import frames as module
 from envgen_nb.frames.frames import frames, read_worlds, split_of
 from envgen_nb.frames.masks import find_objects
-from envgen_nb.frames.play import named_policy, play_frames
+from envgen_nb.frames.play import Policy, named_policy, play_frames
 from envgen_nb.frames.png import encode_png
-from envgen_nb.game.simulator import get_simulator
+from envgen_nb.game.examples import Ice, Puck
+from envgen_nb.game.simulator import Labels, get_simulator
 from envgen_nb.game.world_files import save_worlds
 from envgen_nb.simulators.crafter.reference import MATERIALS, Game, _textures, engine
 from envgen_nb.simulators.crafter.symbols import OBJECTS
@@ -342,3 +346,24 @@ def test_the_worlds_and_the_agent_of_a_run(tmp_path, capsys):
     assert main(["frames", "crafter", "--policy", str(tmp_path), "--out", str(tmp_path / "no")]) == 2
     assert "random, scripted or the folder of a run" in capsys.readouterr().err
     assert main(["frames", "heist", "--out", str(tmp_path / "no")]) == 2
+
+
+class Seen(Puck):
+    def labels(self):
+        picture = self.picture()
+        puck = (picture == (40, 100, 190)).all(-1).astype(np.uint8)
+        return Labels(picture, picture, puck, puck, {}, {})
+
+
+class SeenIce(Ice):
+    game, label_classes = Seen, ("ice", "puck")
+
+
+def test_continuous_actions_are_those_that_were_played():
+    """An agent draws actions beyond the bounds, which the game refuses: they are clipped, as in training."""
+    venv = SeenIce().make_vec(num_envs=2)
+    learner = PPO(get_preset("vector"), venv.single_observation_space, venv.single_action_space, 0)
+    with torch.no_grad():
+        learner.policy.log_std.fill_(1.0)
+    action = play_frames(SeenIce(), Policy(learner, "vector"), [None, None], [1, 2], 20).columns["action"]
+    assert action.shape == (40, 2) and np.abs(action).max() == 1

@@ -70,13 +70,14 @@ def play_frames(
             seen, unlocked = labeller.labels(venv)._asdict(), np.array(venv.unlocked)[live]
             seen = seen if len(live) == count else tree_index(seen, live)
             actions, carry, _ = learner.act(obs, carry, generator)
-            obs, rewards, terminated, truncated, infos = venv.step(actions.numpy())
+            taken = learner.env_actions(actions)
+            obs, rewards, terminated, truncated, infos = venv.step(taken)
             pictures.append(tuple(seen[name] for name in Labels._fields[:4]))
             steps.append({"episode": live, "step": np.full(len(live), len(steps)), "unlocked": unlocked,
                           "objects": seen["objects"], "state": seen["state"],
                           "layout": hash_layouts(seen["clean"], seen["classes"], status),
                           "present": find_classes(seen["classes"], len(labeller.classes)),
-                          "action": actions.numpy()[live], "reward": rewards[live].astype(np.float32),
+                          "action": taken[live], "reward": rewards[live].astype(np.float32),
                           "terminated": terminated[live].copy(), "truncated": truncated[live].copy()})
             carry = learner.observe_achievements(carry, venv.unlocked)
             if "results" in infos:
