@@ -120,14 +120,15 @@ $(TESTS): requirements-test.lock $(READY)
 # The lock covers Python 3.11 to 3.13 on Linux and macOS. What torch itself pins (its CUDA packages) is left to torch.
 COMPILE = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
     --no-emit-index-url --no-emit-find-links --constraint .lock-torch
+EXTRAS = --extra bench --extra minigrid --extra walker --extra frames
 NO_CUDA = awk '/^[^ ]/ { keep = !/^(torch==|nvidia-|cuda-|triton)/ } keep'
 NOT_IN = awk 'FNR == NR { there[$$0]; next } /^[^ ]/ { keep = !($$0 in there) } keep'
 HEAD = sed -n 's/ *\\$$//; /^[a-z]/p'
 
 lock:
 	{ cat requirements-torch.lock; echo "numpy<2.5"; } > .lock-torch
-	echo pip | $(COMPILE) --extra bench --extra minigrid --extra walker --extra frames --extra test pyproject.toml - | $(NO_CUDA) > .lock-all
-	echo pip | $(COMPILE) --extra bench --extra minigrid --extra walker --extra frames --constraint .lock-all pyproject.toml - \
+	echo pip | $(COMPILE) $(EXTRAS) --extra test pyproject.toml - | $(NO_CUDA) > .lock-all
+	echo pip | $(COMPILE) $(EXTRAS) --constraint .lock-all pyproject.toml - \
 	    | $(NO_CUDA) > requirements.lock
 	$(NOT_IN) requirements.lock .lock-all > requirements-test.lock
 	$(COMPILE) --extra docs --constraint .lock-all pyproject.toml | $(NO_CUDA) \

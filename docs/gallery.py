@@ -28,8 +28,8 @@ def make(folder: Path, name: str) -> None:
     place = folder / f"{experiment}-{arm}"
     subprocess.run([sys.executable, "-m", "envgen_nb", "experiment", experiment, "--arms", arm, "--seeds", str(seed),
                     "--folder", str(place), "--jobs", "2", "--yes"], check=True)
-    trust(ExperimentFolder(place).run(arm, seed))
-    run = RunFolder(ExperimentFolder(place).run(arm, seed))
+    trust(path := ExperimentFolder(place).run(arm, seed))
+    run = RunFolder(path)
     report = write_report(run, GALLERY / f"{name}.html")
     write_text(report, report.read_text().replace(str(place.absolute() / ExperimentFolder.FILES), "."))
     clip = record(run.simulator, run.original, load_agent(run), 0, 200)

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from PIL import Image
 
 from .learner import Learner, tree_index
 from ..game.simulator import Simulator
+from ..game.vector import random_actions
 from ..game.world import World
 
 # %% ../../nbs/3_agent/14_clips.ipynb #9e8dcebe
@@ -76,7 +76,7 @@ def record(
                 action = agent.env_actions(drawn)
                 values.append(extras.get("values"))
             else:
-                action = _random_action(simulator.action_space, random)
+                action = random_actions(simulator.action_space, (1,), random)
             observation, reward, _, _, infos = venv.step(action)
             carry = agent.observe_achievements(carry, venv.unlocked) if agent else {}
             actions.append(int(action[0]) if action.ndim == 1 else action[0].copy())
@@ -89,13 +89,6 @@ def record(
                      {name: when[name] for name in simulator.objectives if name in when},
                      tuple(name for name, there in zip(simulator.objectives, possible, strict=True) if there),
                      _stacked(chances), _stacked(values))
-
-
-def _random_action(space: spaces.Space, random: np.random.Generator) -> np.ndarray:
-    "Draw an action evenly, for one sub-environment."
-    if isinstance(space, spaces.Box):
-        return random.uniform(space.low, space.high)[None].astype(np.float32)
-    return random.integers(int(space.n), size=1)
 
 
 def _stacked(found: Sequence[torch.Tensor | None]) -> np.ndarray | None:

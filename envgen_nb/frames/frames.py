@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +68,7 @@ def split_sizes(frames: int) -> dict[str, int]:
 
 # %% ../../nbs/frames/07_frames.ipynb #d796ebcb
 Balance = Literal["class", "objective", "world"]
-BALANCES = ("class", "objective", "world")
+BALANCES = get_args(Balance)
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ def _check_same(out: Path, record: dict[str, Any]) -> None:
         raise ValueError(f"{out} has frames with other settings ({', '.join(other)}). Choose another folder, or repeat "
                          "the settings to go on")
 
-
+# %% ../../nbs/frames/07_frames.ipynb #1c514ca0
 def frames(
     simulator: Simulator | str,            # the game, or its name
     out: str | Path,                       # the folder: new, or of an export with the same settings that was stopped

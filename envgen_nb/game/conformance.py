@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['RESULTS', 'OPTIONAL_RESULTS', 'NEEDED', 'SENSELESS', 'CHECKS', 'refused', 'check_action_space', 'check_description',
-           'check_worlds', 'check_preview', 'check_labels', 'random_actions', 'Setup', 'check_results', 'look', 'watch',
-           'Alone', 'expect', 'compare', 'check_play', 'check_usual', 'check_unchanged', 'check_seeds', 'check_states',
+           'check_worlds', 'check_preview', 'check_labels', 'Setup', 'check_results', 'look', 'watch', 'Alone',
+           'expect', 'compare', 'check_play', 'check_usual', 'check_unchanged', 'check_seeds', 'check_states',
            'check_next_step', 'check_things', 'check_text', 'check_arguments', 'senseless_actions', 'check_refusals',
            'check_simulator']
 
@@ -25,7 +25,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 from .simulator import Simulator
-from .vector import EpisodeVectorEnv
+from .vector import EpisodeVectorEnv, random_actions
 from .world import World, check_world, parameters, random_world
 from .world_files import load_worlds
 
@@ -137,7 +137,7 @@ def check_labels(simulator: Simulator, obs: str) -> None:
         return
     with contextlib.closing(simulator.make_vec([None], num_envs=2, seed=1, obs=obs)) as venv:
         venv.reset()
-        venv.step(random_actions(simulator.action_space, (2,)))
+        venv.step(random_actions(simulator.action_space, (2,), np.random.default_rng(0)))
         before, found, again = venv.get_state(), labeller.labels(venv), labeller.labels(venv)
         assert venv.get_state() == before, "to label a picture changes the game"
     for name, one in found._asdict().items():
@@ -158,14 +158,6 @@ def check_labels(simulator: Simulator, obs: str) -> None:
             assert len(np.unique(classes[mask == number])) == 1, "labels: an object has pixels of two classes"
 
 # %% ../../nbs/1_game/11_conformance.ipynb #cf1eb994
-def random_actions(space: spaces.Space, shape: tuple[int, ...]) -> np.ndarray:
-    "Draw so many actions, always the same."
-    draws = np.random.default_rng(0)
-    if isinstance(space, spaces.Box):
-        return draws.uniform(space.low, space.high, (*shape, *space.shape)).astype(space.dtype)
-    return draws.integers(int(space.n), size=shape)
-
-
 class Setup:
     "The common part of all checks of a game: small environments, and the calls that are made of them."
 
@@ -184,7 +176,7 @@ class Setup:
         self.usual = {"worlds": worlds, "num_envs": num_envs, "obs": obs, "length": length, **(options or {})}
         self.made: list[VectorEnv] = []
         self.known: dict[tuple[Any, ...], Any] = {}                              # see `expect`
-        self.actions = random_actions(simulator.action_space, (5 * length + 2, num_envs))
+        self.actions = random_actions(simulator.action_space, (5 * length + 2, num_envs), np.random.default_rng(0))
         self.calls: list[tuple[Any, ...]] = [("reset",)]                         # a method and its arguments
         draws, changing = np.random.default_rng(2), range(3, 3 * length, 4)
         for k, row in enumerate(self.actions):

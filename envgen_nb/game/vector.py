@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['AUTORESET_MODES', 'base_seeds', 'check_number', 'step_limits', 'check_changes', 'world_fingerprint', 'copy_arrays',
-           'check_worlds', 'Optionals', 'PlainVectorEnv', 'GameVectorEnv', 'EpisodeVectorEnv']
+           'check_worlds', 'Optionals', 'PlainVectorEnv', 'random_actions', 'GameVectorEnv', 'EpisodeVectorEnv']
 
 # %% ../../nbs/1_game/06_vector.ipynb #97ade28e
 import hashlib
@@ -180,6 +180,17 @@ class PlainVectorEnv(Optionals, VectorWrapper):
                 zip(infos["_final_obs"], iterate(self.observation_space, obs), strict=True))]
             infos["final_obs"] = concatenate(space, rows, create_empty_array(space, self.num_envs))
         return obs, rewards, terminated, truncated, infos
+
+# %% ../../nbs/1_game/06_vector.ipynb #209d5092
+def random_actions(
+    space: spaces.Space,            # of an action: Discrete from 0, or a Box with finite bounds
+    shape: tuple[int, ...],         # of the batch
+    random: np.random.Generator,
+) -> np.ndarray:                    # (*shape,) int64, or (*shape, A) of the Box's dtype
+    "Draw actions evenly."
+    if isinstance(space, spaces.Box):
+        return random.uniform(space.low, space.high, (*shape, *space.shape)).astype(space.dtype)
+    return random.integers(int(space.n), size=shape)
 
 # %% ../../nbs/1_game/06_vector.ipynb #c0b1e714
 class GameVectorEnv(Optionals, VectorEnv):
