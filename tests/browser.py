@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 TOKEN = "for-the-test"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]
+PATIENCE = 120_000                            # ms that a page is waited for: several tests share slow cores
 WIDTHS = {"wide": 1400, "narrow": 760}
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 
@@ -131,10 +132,10 @@ class Browser:
     def open(self, notebook: str) -> None:
         """A notebook in JupyterLab, its kernel ready."""
         self.page.goto(f"{self.lab.url}/lab/tree/{notebook}?reset&token={TOKEN}")
-        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=90_000)
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         self.page.wait_for_function(
             "() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'",
-            timeout=90_000)
+            timeout=PATIENCE)
         if self.page.locator(".jp-SideBar .lm-mod-current").count():
             self.command("application:toggle-left-area")                  # the file browser takes room
 
@@ -206,5 +207,6 @@ def browser(lab: Lab, pictures: bool) -> Iterator[Browser]:
     print(f"screenshots: {shots}")
     with chromium() as found:
         page = found.new_page(viewport={"width": WIDTHS["wide"], "height": 1500})
+        page.set_default_timeout(PATIENCE)
         yield Browser(lab, page, shots, pictures)
     lab.end_kernels()

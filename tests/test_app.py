@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from browser import PATIENCE, free_port
 from browser import chromium as start
-from browser import free_port
 from playwright.sync_api import Browser, Page
 
 from envgen_nb.cycle.create import create_run
@@ -61,10 +61,11 @@ def chromium() -> Iterator[Browser]:
 def enter(browser: Browser, url: str, name: str, width: int = 1400, scheme: str = "light") -> Page:
     """A new window, in which a name has been written."""
     page = browser.new_context(viewport={"width": width, "height": 1000}, color_scheme=scheme).new_page()
-    page.goto(url, wait_until="domcontentloaded", timeout=120_000)
-    page.get_by_label("Your name").fill(name, timeout=120_000)
+    page.set_default_timeout(PATIENCE)
+    page.goto(url, wait_until="domcontentloaded")
+    page.get_by_label("Your name").fill(name)
     page.get_by_role("button", name="Begin").click()
-    page.get_by_role("tab", name="Prompt").wait_for(timeout=120_000)
+    page.get_by_role("tab", name="Prompt").wait_for()
     return page
 
 
@@ -83,7 +84,7 @@ def test_five_at_once(app, chromium, tmp_path):
     page = pages["ada"]
     page.get_by_role("button", name="Board").click()
     board = page.locator(".envgen-box", has_text="The latest run of each name")
-    board.get_by_role("cell", name="kurt").wait_for(timeout=60_000)
+    board.get_by_role("cell", name="kurt").wait_for()
     assert [name for name in NAMES if board.get_by_role("cell", name=name, exact=True).count() == 1] == [*NAMES]
     text = board.inner_text()
     assert "The seeds differ" in text and "same settings, seed and numbers: grace, kurt." in text
@@ -111,7 +112,7 @@ def test_a_prompt_with_several_seeds(app, chromium):
     page.get_by_text("2 of 2 runs done").first.wait_for(timeout=240_000)
     page.get_by_role("button", name="Plain PPO beside it").click()
     page.get_by_text("4 of 4 runs done").first.wait_for(timeout=240_000)
-    page.get_by_text(re.compile("plain-ppo and my-words differ by")).first.wait_for(timeout=60_000)
+    page.get_by_text(re.compile("plain-ppo and my-words differ by")).first.wait_for()
     folder, = (shared / "rosa" / "runs").glob("seeds-of-*")
     found = ExperimentFolder(folder)
     assert found.experiment.runs() == [("my-words", 5), ("plain-ppo", 5), ("my-words", 6), ("plain-ppo", 6)]
@@ -130,7 +131,7 @@ def test_who_comes_back_finds_the_run(app, chromium, tmp_path):
                              evaluation_episodes=2, threads=1), folder / "first")
     page = enter(chromium, url, "Sofia")
     page.get_by_role("button", name="All cycles").click()
-    page.get_by_role("status").filter(has_text="steps/s").first.wait_for(timeout=120_000)
+    page.get_by_role("status").filter(has_text="steps/s").first.wait_for()
     page.close()
     page = enter(chromium, url, "sofia", 420, "dark")
     page.get_by_role("alert").filter(has_text="first is being worked on in another window").wait_for()
@@ -141,7 +142,7 @@ def test_who_comes_back_finds_the_run(app, chromium, tmp_path):
         time.sleep(0.5)
     page.get_by_role("button", name="Open", exact=False).first.click()
     page.get_by_role("status").filter(has_text="the run is finished").or_(
-        page.get_by_text("The run is finished").first).first.wait_for(timeout=60_000)
+        page.get_by_text("The run is finished").first).first.wait_for()
     assert [path.name for path in folder.iterdir()] == ["first"]
     page.context.close()
     until = time.monotonic() + 120
@@ -154,9 +155,10 @@ def test_a_name_is_a_folder(app, chromium):
     """What is no name is refused in words, and nothing is made outside the folder of the class."""
     url, shared, process = app
     page = chromium.new_page()
-    page.goto(url, wait_until="domcontentloaded", timeout=120_000)
-    page.get_by_label("Your name").fill("../elsewhere", timeout=120_000)
+    page.set_default_timeout(PATIENCE)
+    page.goto(url, wait_until="domcontentloaded")
+    page.get_by_label("Your name").fill("../elsewhere")
     page.get_by_role("button", name="Begin").click()
-    page.get_by_role("alert").filter(has_text="a name begins with a letter or a digit").wait_for(timeout=60_000)
+    page.get_by_role("alert").filter(has_text="a name begins with a letter or a digit").wait_for()
     assert not (shared.parent / "elsewhere").exists()
     page.close()

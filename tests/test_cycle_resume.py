@@ -83,14 +83,14 @@ def whole(tmp_path_factory, script):
 
 
 def test_killed_at_random_moments(tmp_path, script, whole, long):
-    kill(tmp_path / "run", script, whole, 12 if long else 2)
+    kill(tmp_path / "run", script, whole, 6 if long else 2)
 
 
 @pytest.mark.long
 def test_killed_while_a_mixture_is_played(tmp_path, script):
     """Where a curriculum has episodes going on in designed worlds and in the original game at every moment."""
     whole = undisturbed(script, tmp_path / "whole", curriculum="constant")
-    kill(tmp_path / "run", script, whole, 4, curriculum="constant")
+    kill(tmp_path / "run", script, whole, 3, curriculum="constant")
 
 
 @pytest.mark.long
@@ -98,7 +98,7 @@ def test_killed_while_worlds_are_chosen(tmp_path, script):
     """Where the agent plays in order to choose worlds, and the cycle's training is shorter by that."""
     adversarial = {"designer": "adversarial", "designer_options": {"candidates": 6, "episodes": 2}}
     whole = undisturbed(script, tmp_path / "whole", **adversarial)
-    kill(tmp_path / "run", script, whole, 6, **adversarial)
+    kill(tmp_path / "run", script, whole, 3, **adversarial)
     for cycle in ("cycle-1", "cycle-2"):
         assert RunFolder(tmp_path / "run").selection(cycle) == RunFolder(whole).selection(cycle) != []
 
@@ -123,7 +123,7 @@ def test_killed_whoever_learns(learner, tmp_path, script):
     """What a learner remembers is there again, all of it."""
     settings = {"learner": learner, **LEARNERS[learner]}
     whole = undisturbed(script, tmp_path / "whole", **settings)
-    kill(tmp_path / "run", script, whole, 6, **settings)
+    kill(tmp_path / "run", script, whole, 3, **settings)
     states = [load_checkpoint(folder / "checkpoint.pt")["learner"] for folder in (whole, tmp_path / "run")]
     assert same(*states)
 

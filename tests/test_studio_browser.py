@@ -109,7 +109,7 @@ def test_a_widget_that_a_busy_page_loads_late_hears_the_kernel(seen):
     for label in ("before", "after"):
         for _ in range(2 if label == "before" else 1):
             seen.command("notebook:run-cell-and-select-next")
-        seen.page.get_by_role("button", name=label, exact=True).wait_for(timeout=30_000)
+        seen.page.get_by_role("button", name=label, exact=True).wait_for()
     assert seen.errors == []
 
 
@@ -117,7 +117,7 @@ def test_the_gallery_appears(seen):
     seen.open("worlds.ipynb")
     started = time.perf_counter()
     seen.run_all()
-    cards(seen).nth(1).locator("img").wait_for(timeout=30_000)
+    cards(seen).nth(1).locator("img").wait_for()
     seen.timed("gallery appears, imports included", started)
     assert cards(seen).count() == 2 and cards(seen).first.locator("img").get_attribute("alt")
     assert "<b>not bold</b>" in cards(seen).nth(1).inner_text()               # text stays text
@@ -164,7 +164,7 @@ def test_the_map_explains_itself(seen):
         map(str.strip, legend.locator("span").all_inner_texts()))
     assert legend.locator("img").first.is_visible()
     seen.page.get_by_label("Seeds at once").select_option("4")
-    card.locator("figure", has_text="seed 3").wait_for(timeout=60_000)
+    card.locator("figure", has_text="seed 3").wait_for()
     pictures = card.locator("figure img").evaluate_all("all => all.map(one => one.src)")
     assert len(pictures) == len(set(pictures)) == 4
     seen.shot("seeds", card)
@@ -276,7 +276,7 @@ def test_a_clip_is_made(seen):
     card = cards(seen).nth(1)
     started = time.perf_counter()
     card.get_by_role("button", name="Clip").click()
-    card.locator("img[src^='data:image/webp']").wait_for(timeout=60_000)
+    card.locator("img[src^='data:image/webp']").wait_for()
     seen.timed("a clip of 100 steps", started)
     card.get_by_text("Actions at random, 100 steps").first.wait_for()
     seen.shot("clip", card)
@@ -306,7 +306,7 @@ def test_heist_shows_its_way_and_is_played(seen):
     seen.open("heist.ipynb")
     seen.run_all()
     card = cards(seen).first
-    card.locator("img").wait_for(timeout=60_000)
+    card.locator("img").wait_for()
     before = card.locator("img").get_attribute("src")
     seen.page.get_by_label("Show the way").check()
     seen.page.wait_for_function("before => document.querySelector('.envgen-card img').src !== before", arg=before)
@@ -337,7 +337,7 @@ def test_a_stage_is_chosen_in_its_row_and_edited(desk):
     desk.open("ladders.ipynb")
     desk.run_all()
     stages = desk.page.locator("li[role=option]")
-    stages.nth(1).wait_for(timeout=60_000)
+    stages.nth(1).wait_for()
     goals = [design.goal for design in run.designs("cycle-1")]
     count, first = len(goals), next(k for k, goal in enumerate(goals) if goals.count(goal) > 2)
     assert stages.count() == count and cards(desk).count() == 1
@@ -371,7 +371,7 @@ def test_curves_show_their_values_and_are_zoomed_and_smoothed(seen):
     seen.run_all()
     charts = seen.page.locator(".envgen-curves")
     first, second = (charts.locator(".envgen-curve").nth(k) for k in range(2))
-    first.locator("path.line").first.wait_for(state="attached", timeout=60_000)
+    first.locator("path.line").first.wait_for(state="attached")
     seen.page.wait_for_timeout(500)
     tip, box = first.locator(".envgen-tip"), first.locator("svg").bounding_box()
 
@@ -427,7 +427,7 @@ def test_runs_are_grouped_kept_as_views_and_written(seen):
     seen.open("table.ipynb")
     seen.run_all()
     board = seen.page.locator(".envgen-runs")
-    board.get_by_text("crafter: 3 runs").wait_for(timeout=60_000)                       # one is archived
+    board.get_by_text("crafter: 3 runs").wait_for()                       # one is archived
     assert board.get_by_text("heist: 3 runs").count() == 1
 
     def heads() -> list[str]:

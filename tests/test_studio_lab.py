@@ -63,7 +63,7 @@ def press(seen: Browser, name: str) -> None:
     studio(seen).get_by_role("button", name=re.compile(rf"\b{name}$")).first.click()        # its icon comes before
 
 
-def status(seen: Browser, text: str, seconds: float = 60) -> None:
+def status(seen: Browser, text: str, seconds: float = 120) -> None:
     studio(seen).get_by_role("status").filter(has_text=text).first.wait_for(timeout=1000 * seconds)
 
 
@@ -96,7 +96,7 @@ def tab(seen: Browser, name: str) -> None:
 def last_step(seen: Browser) -> int:
     """The step at which the curves end that are to be seen."""
     drawing = studio(seen).locator(".envgen-curves[data-last]:visible")
-    drawing.wait_for(timeout=60_000)
+    drawing.wait_for()
     return int(drawing.get_attribute("data-last"))
 
 
@@ -141,11 +141,11 @@ def reload(seen: Browser) -> None:
     seen.command("docmanager:save")
     seen.page.wait_for_timeout(1500)
     seen.page.reload()
-    seen.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+    seen.page.wait_for_selector(".jp-Notebook .jp-Cell")
     seen.page.wait_for_timeout(3000)
     seen.page.mouse.move(700, 700)
     seen.page.mouse.wheel(0, 900)                                                 # cells out of sight are not drawn
-    studio(seen).get_by_role("button", name=re.compile(r"\bTrain$")).wait_for(timeout=60_000)
+    studio(seen).get_by_role("button", name=re.compile(r"\bTrain$")).wait_for()
 
 
 def test_the_studio_appears(seen, place):
@@ -153,10 +153,10 @@ def test_the_studio_appears(seen, place):
     for _ in range(3):                                                            # up to the studio's cell
         seen.command("notebook:run-cell-and-select-next")
     seen.page.wait_for_function(                                                  # a folded cell shows no number
-        "() => window.jupyterapp.shell.currentWidget.content.widgets[2].model.executionCount === 2", timeout=120_000)
+        "() => window.jupyterapp.shell.currentWidget.content.widgets[2].model.executionCount === 2")
     started = time.perf_counter()
     seen.command("notebook:run-cell-and-select-next")
-    studio(seen).get_by_role("button", name="Generate").wait_for(timeout=60_000)
+    studio(seen).get_by_role("button", name="Generate").wait_for()
     seen.timed("studio appears", started)
     seen.command("notebook:run-all-below")
     assert seen.page.locator(".jp-RenderedText[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
@@ -346,7 +346,7 @@ def test_all_cycles_and_the_comparison(seen, place):
     studio(seen).get_by_text("The run is finished. Next:").wait_for()
     next_step(seen, "Make its report")
     studio(seen).get_by_role("button", name="Make its report").click()
-    studio(seen).get_by_role("link", name="runs/first/report.html").wait_for(timeout=120_000)
+    studio(seen).get_by_role("link", name="runs/first/report.html").wait_for()
     tab(seen, "Compare")
     folder = studio(seen).get_by_label("Folder", exact=True)
     folder.fill(str(place / "nowhere"))
@@ -356,7 +356,7 @@ def test_all_cycles_and_the_comparison(seen, place):
     folder.fill("")
     seen.page.keyboard.press("Tab")
     studio(seen).get_by_role("alert").filter(has_text="There is no folder").wait_for(state="detached")
-    studio(seen).get_by_text("Score of the policy in the original game").first.wait_for(timeout=60_000)
+    studio(seen).get_by_text("Score of the policy in the original game").first.wait_for()
     seen.page.wait_for_timeout(1500)
     seen.shot("lab-compare", studio(seen), height=2400)
 
@@ -400,7 +400,7 @@ def test_from_the_prompt_to_a_trained_agent_with_the_keyboard_alone(seen, place)
     lab_notebook(place / "keys.ipynb", folder="runs/keys", seed=4, threads=1, num_worlds=2)
     seen.open("lab/keys.ipynb")
     seen.run_all()
-    studio(seen).get_by_role("button", name="Generate").wait_for(timeout=120_000)
+    studio(seen).get_by_role("button", name="Generate").wait_for()
     in_front(seen, "Prompt")
     seen.page.wait_for_timeout(1500)
     top = studio(seen).bounding_box()["y"]
@@ -409,7 +409,7 @@ def test_from_the_prompt_to_a_trained_agent_with_the_keyboard_alone(seen, place)
     for name in ("Generate", "Worlds", "Train"):
         seen.page.keyboard.press("ArrowRight")
         in_front(seen, name)
-    studio(seen).get_by_role("button", name="Half a minute").wait_for(timeout=60_000)
+    studio(seen).get_by_role("button", name="Half a minute").wait_for()
     tab_to(seen, "Half a minute")
     seen.page.keyboard.press("Enter")
     studio(seen).get_by_role("status").filter(has_text="49,152 steps of training").first.wait_for()
@@ -499,7 +499,7 @@ def test_a_run_is_shared(seen, place):
     """One zip with the report, which the browser loads."""
     press(seen, "Share")
     link = studio(seen).get_by_role("link", name="runs/keys.zip")
-    link.wait_for(timeout=120_000)
+    link.wait_for()
     seen.shot("lab-shared", link)
     with seen.page.expect_download() as loading:
         link.click()
@@ -521,7 +521,7 @@ def test_two_hundred_runs_are_compared(seen, place):
     started = time.perf_counter()
     tab(seen, "Compare")
     board = studio(seen).locator(".envgen-runs")
-    board.get_by_text(re.compile("^19[0-9] of 20[0-9] runs")).wait_for(timeout=60_000)
+    board.get_by_text(re.compile("^19[0-9] of 20[0-9] runs")).wait_for()
     seen.timed("Compare with 200 runs appears", started)
     board.get_by_label("archived ones too").check()
     board.get_by_text(re.compile("^20[0-9] of 20[0-9] runs")).wait_for()
@@ -557,14 +557,14 @@ def test_a_room_of_learners_is_one_board(seen, place):
     board.get_by_label("Filter").fill("")
     folder.fill(str(place / "room"))
     seen.page.keyboard.press("Tab")
-    board.get_by_text(re.compile("^3 of 3 runs")).wait_for(timeout=60_000)
+    board.get_by_text(re.compile("^3 of 3 runs")).wait_for()
     board.get_by_role("columnheader", name="learner").wait_for()
     assert sorted(board.locator("tbody tr").evaluate_all(
         "all => all.map(one => one.cells[3].textContent)")) == ["anna", "ben", "ben"]
     seen.shot("lab-room", board)
     folder.fill("")
     seen.page.keyboard.press("Tab")
-    board.get_by_text(re.compile("^20[0-9] of 20[0-9] runs")).wait_for(timeout=60_000)
+    board.get_by_text(re.compile("^20[0-9] of 20[0-9] runs")).wait_for()
 
 
 @pytest.mark.long
@@ -631,7 +631,7 @@ def test_a_run_from_the_studio_beside_one_without(seen, place):
     lab_notebook(place / "pace.ipynb", folder="runs/pace", **settings)
     seen.open("lab/pace.ipynb")
     seen.run_all()
-    studio(seen).get_by_role("button", name="Generate").wait_for(timeout=60_000)
+    studio(seen).get_by_role("button", name="Generate").wait_for()
     seen.page.wait_for_timeout(15_000)           # the cells below are run, too, and the browser tidies up after loading
     tab(seen, "Train")
     press(seen, "All cycles")

@@ -38,7 +38,7 @@ def seen(desk, run):
     write_notebook(desk.lab.folder / "watch" / "watch.ipynb", SHOW, "history_view(session)")
     desk.open("watch/watch.ipynb")
     desk.run_all()
-    desk.page.get_by_role("button", name="Watch", exact=False).first.wait_for(timeout=90_000)
+    desk.page.get_by_role("button", name="Watch", exact=False).first.wait_for()
     return desk
 
 
@@ -56,7 +56,7 @@ def test_the_agent_is_watched_before_beside_after(seen):
     page.keyboard.press("Tab")
     started = time.perf_counter()
     page.get_by_role("button", name=re.compile(r"Watch$")).click()
-    page.locator(".envgen-watch-film").nth(1).wait_for(timeout=120_000)
+    page.locator(".envgen-watch-film").nth(1).wait_for()
     seen.timed("two episodes of 40 steps recorded and shown", started)
     titles = page.locator(".envgen-watch-title").all_inner_texts()
     assert "before training, the original game" in titles[0] and "after cycle 2" in titles[1]
