@@ -66,7 +66,7 @@ def write_episodes(
     action_space: spaces.Space,
     about: str,                   # a sentence
 ) -> None:
-    "Write episodes as a Minari data set: the whole, or nothing."
+    "Write episodes as a Minari data set: the whole, or nothing; `OSError` (a full disk) names it."
     import minari
     from minari.dataset.minari_storage import MinariStorage
     place, storage = root / f".{name.replace('/', '-')}", None
@@ -83,5 +83,7 @@ def write_episodes(
             storage.update_episodes([episode])
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         os.replace(place, root / name)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot write {name} in {root}: {error.strerror}") from error
     finally:
         shutil.rmtree(place, ignore_errors=True)
