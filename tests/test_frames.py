@@ -310,7 +310,7 @@ def test_minari_reads_the_episodes_without_loss(tmp_path, monkeypatch):
                 obs, reward, terminated, truncated, _ = venv.step([action])
                 seen.append(obs[0])
                 assert (episode.rewards[step], episode.terminations[step], episode.truncations[step]) == (
-                    reward[0], terminated[0], truncated[0])
+                    np.float32(reward[0]), terminated[0], truncated[0])
                 row = own.pop((options["episode"], step), None)
                 if row:
                     for name, pictures in {"image": episode.observations, **episode.infos}.items():
