@@ -4881,6 +4881,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                   'envgen_nb/studio/frames.py'),
                                          'envgen_nb.studio.frames._image': ('8_studio/frames.html#_image', 'envgen_nb/studio/frames.py'),
                                          'envgen_nb.studio.frames._legend': ('8_studio/frames.html#_legend', 'envgen_nb/studio/frames.py'),
+                                         'envgen_nb.studio.frames._object': ('8_studio/frames.html#_object', 'envgen_nb/studio/frames.py'),
                                          'envgen_nb.studio.frames._policy': ('8_studio/frames.html#_policy', 'envgen_nb/studio/frames.py'),
                                          'envgen_nb.studio.frames._progress_html': ( '8_studio/frames.html#_progress_html',
                                                                                      'envgen_nb/studio/frames.py'),

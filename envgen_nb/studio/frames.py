@@ -51,13 +51,18 @@ def _boxes(found: Any, colours: np.ndarray, size: float) -> str:
     return "".join(parts)
 
 
+def _object(number: int, facts: Mapping[str, np.ndarray]) -> str:
+    "Return the number of an object with what is known of it: 3: x 31, y 30, health 5."
+    known = [f"{name} {values[number - 1]}" for name, values in facts.items() if values[number - 1] != ""]
+    return f"{number}: {', '.join(known)}" if known else str(number)
+
+
 def _legend(classes: np.ndarray, names: tuple[str, ...], found: Any, facts: Mapping[str, np.ndarray],
             colours: np.ndarray) -> str:
     "Return a table of the classes in a mask (H, W), with the numbers of their objects and what is known of them."
     lines = []
     for k in np.unique(classes).tolist():
-        own = [int(number) for number, category in zip(found.number, found.category, strict=True) if category == k]
-        said = [f"{number}" + "".join(f", {name} {facts[name][number - 1]}" for name in facts) for number in own]
+        said = [_object(number, facts) for number in found.number[found.category == k].tolist()]
         swatch = Markup('<span class="envgen-swatch" style="background: rgb({}, {}, {})"></span> {}')
         lines.append((swatch.format(*colours[k].tolist(), names[k].replace("_", " ")), f"{(classes == k).mean():.1%}",
                       "; ".join(said)))
