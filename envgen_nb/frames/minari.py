@@ -69,6 +69,7 @@ def write_episodes(
     "Write episodes as a Minari data set: the whole, or nothing; `OSError` (a full disk) names it."
     import minari
     from minari.dataset.minari_storage import MinariStorage
+    root = root.absolute()                            # Minari adds sizes up, and finds no relative path
     place, storage = root / f".{name.replace('/', '-')}", None
     shutil.rmtree(place, ignore_errors=True)          # of an export that was killed
     try:
