@@ -19,10 +19,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+
+import envgen_nb
+from envgen_nb.frames.table import (              # first of all: it says what to install if there is no pyarrow
+    class_column, image_column, list_column, make_table, parquet_bytes, struct_column, value_column,
+)
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import envgen_nb
 from ..agent.learner import tree_index
 from ..cycle.folder import RunFolder
 from ..cycle.runs import load_agent
@@ -32,9 +36,6 @@ from .masks import find_objects
 from .minari import check_minari, make_episode, write_episodes
 from .play import Frames, Policy, named_policy, play_frames
 from .png import encode_png
-from envgen_nb.frames.table import (
-    class_column, image_column, list_column, make_table, parquet_bytes, struct_column, value_column,
-)
 from ..game.files import hold_folder, parse_json, write_bytes, write_json
 from ..game.simulator import Simulator, get_simulator
 from ..game.vector import check_number
