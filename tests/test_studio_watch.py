@@ -148,6 +148,7 @@ def test_frames_show_their_labels_and_are_exported(desk, run):
     page.get_by_label("Classes").uncheck()
     page.locator(".envgen-over").wait_for(state="detached")
     page.get_by_label("Classes").check()
+    page.locator(".envgen-over").wait_for(state="attached")
     desk.shot("frames", frame)
     page.get_by_label("Frames", exact=True).fill("20")
     page.get_by_label("Called").fill("mine")
