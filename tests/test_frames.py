@@ -2,12 +2,14 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import minari
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -245,12 +247,12 @@ module.SHARD = 40
 limit = int(sys.argv[2])
 
 def progress(done, total):
-    if limit and done >= 100:
+    if limit and done >= int(sys.argv[3]):
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     else:
         time.sleep(0.02)
 
-module.frames(Crafter(), sys.argv[1], [None], "scripted", 400, progress, length=60, unique=True)
+module.frames(Crafter(), sys.argv[1], [None], "scripted", 400, progress, minari=True, length=60, unique=True)
 """
 
 
@@ -258,7 +260,7 @@ def export_here(folder: Path) -> dict[str, bytes]:
     """The same export in this process: its files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SHARD", 40)
-        frames(CRAFTER, folder, [None], "scripted", 400, length=60, unique=True)
+        frames(CRAFTER, folder, [None], "scripted", 400, minari=True, length=60, unique=True)
     return files(folder)
 
 
@@ -268,24 +270,77 @@ def whole(tmp_path_factory) -> dict[str, bytes]:
     return export_here(tmp_path_factory.mktemp("whole") / "out")
 
 
-def test_a_killed_export_goes_on_with_the_same_bytes(whole, tmp_path):
+@pytest.mark.parametrize("written, count", [("data/*.parquet", 3), ("minari/.crafter-train-v0/data/*/part-0.*", 2)])
+def test_a_killed_export_goes_on_with_the_same_bytes(whole, tmp_path, written, count):
     process = subprocess.Popen([sys.executable, "-c", EXPORT, tmp_path / "out", "0"])
-    while len(list(tmp_path.glob("out/data/*.parquet"))) < 3 and process.poll() is None:
+    while len(list((tmp_path / "out").glob(written))) < count and process.poll() is None:
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    there = {name: data for name, data in files(tmp_path / "out").items() if not Path(name).name.startswith(".")}
+    there = {name: data for name, data in files(tmp_path / "out").items() if not re.search(r"(^|/)\.", name)}
     assert 3 < len(there) < len(whole) and all(whole[name] == data for name, data in there.items())
     found = export_here(tmp_path / "out")
     assert {name: found[name] for name in whole} == whole
 
 
-def test_a_full_disk_leaves_whole_files(whole, tmp_path):
-    done = subprocess.run([sys.executable, "-c", EXPORT, tmp_path / "out", "3000"], capture_output=True, text=True)
-    assert done.returncode and "cannot write train-" in done.stderr and "File too large" in done.stderr
+@pytest.mark.parametrize("frames_before, file", [(100, "train-"), (500, "crafter/train-v0")])
+def test_a_full_disk_leaves_whole_files(whole, tmp_path, frames_before, file):
+    done = subprocess.run([sys.executable, "-c", EXPORT, tmp_path / "out", "3000", str(frames_before)],
+                          capture_output=True, text=True)
+    assert done.returncode and f"cannot write {file}" in done.stderr and "File too large" in done.stderr, done.stderr
     there = files(tmp_path / "out")
     assert 1 < len(there) < len(whole) and all(whole[name] == data for name, data in there.items())
     assert export_here(tmp_path / "out") == whole
+
+
+def test_minari_reads_the_episodes_without_loss(tmp_path, monkeypatch):
+    """What its loader reads is what the game does again with these actions, and what is in the files of frames."""
+    out = frames(CRAFTER, tmp_path / "out", WORLDS, "scripted", count=120, minari=True, length=30, per_episode=20)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(out / "minari"))
+    for split in ("train", "validation", "test"):
+        data = minari.load_dataset(f"crafter/{split}-v0")
+        own = {(row["episode"], row["step"]): row for row in rows(out, split)}
+        for about, episode in zip(data.storage.get_episode_metadata(data.episode_indices), data, strict=True):
+            options, world = about["options"], WORLDS[about["options"]["world"]]
+            assert split_of(about["seed"]) == split and json.loads(options["world_settings"]) == (
+                world.settings() if world else {})
+            venv = CRAFTER.make_vec([world], num_envs=1, seed=[about["seed"]], length=30, episodes=1)
+            seen = [venv.reset()[0][0]]
+            for step, action in enumerate(episode.actions):
+                obs, reward, terminated, truncated, _ = venv.step([action])
+                seen.append(obs[0])
+                assert (episode.rewards[step], episode.terminations[step], episode.truncations[step]) == (
+                    np.float32(reward[0]), terminated[0], truncated[0])
+                row = own.pop((options["episode"], step), None)
+                if row:
+                    for name, pictures in {"image": episode.observations, **episode.infos}.items():
+                        assert name not in KINDS or (decode(row[name]) == pictures[step]).all()
+                    assert row["vitals"]["food"] == episode.infos["vitals.food"][step]
+                    assert row["facing"] == episode.infos["facing"][step]
+                    assert row["achievements"] == [name for name in CRAFTER.objectives
+                                                   if episode.infos[f"achievements.{name}"][step]]
+            assert (episode.observations == np.array(seen)).all() and (terminated | truncated)[0]
+            last = CRAFTER.labeller().labels(venv)
+            assert all((episode.infos[name][-1] == getattr(last, name)[0]).all() for name in KINDS[1:])
+        assert not own
+    clone_behaviour(minari.load_dataset("crafter/train-v0"))
+
+
+def clone_behaviour(data: minari.MinariDataset) -> None:
+    """Behaviour cloning (Pomerleau 1989): the network learns to do what was done."""
+    seen = torch.cat([torch.from_numpy(episode.observations[:-1]) for episode in data]).permute(0, 3, 1, 2) / 255
+    done = torch.cat([torch.from_numpy(episode.actions) for episode in data])
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 8, 4), torch.nn.ReLU(), torch.nn.Flatten(),
+                              torch.nn.Linear(16 * 15 * 15, int(data.action_space.n)))
+    optimizer, losses = torch.optim.Adam(net.parameters(), 1e-3), []
+    for _ in range(60):
+        batch = torch.randint(len(seen), (64,))
+        losses.append(torch.nn.functional.cross_entropy(net(seen[batch]), done[batch]))
+        optimizer.zero_grad()
+        losses[-1].backward()
+        optimizer.step()
+    assert np.mean([loss.item() for loss in losses[-5:]]) < 0.7 * losses[0].item()
 
 
 def test_what_is_kept_is_what_was_asked_for(tmp_path):

@@ -35,6 +35,7 @@ from envgen_nb.studio.compare import Comparison
 from envgen_nb.studio.conversation import conversation_html, drafts_view, manual_view, start_from
 from envgen_nb.studio.editor import Editor, apply, show_run
 from envgen_nb.studio.forms import editor_view, estimate, names_view, settings_view
+from envgen_nb.studio.frames import frames_view
 from envgen_nb.studio.play import Play
 from envgen_nb.studio.session import Session
 from envgen_nb.studio.step import curves_view, status_html
@@ -926,6 +927,45 @@ def test_every_game_explains_its_pictures(name):
     assert legend_html(game).count("<img") == len(found) > 8
     assert all(picture.dtype == "uint8" and picture.ndim == 3 for picture in found.values())
     assert len({picture.tobytes() for picture in found.values()}) == len(found)
+
+
+def test_frames_are_shown_and_exported(tmp_path, whole, monkeypatch):
+    """The agent of a run in a world of its designer; an export is asked about, and says which extra is missing."""
+    monkeypatch.setenv("ENVGEN_RUNS", str(tmp_path))
+    view = frames_view(Session(whole))
+    state, press = view.frames, buttons_in(view)
+
+    def export(question: str = "", **modules: None) -> None:
+        with monkeypatch.context() as patch:
+            for name in [name for name in sys.modules if modules and name.startswith("envgen_nb.frames.")]:
+                patch.delitem(sys.modules, name)                                 # imported anew
+            for name in modules:
+                patch.setitem(sys.modules, name, None)
+            press["Export"].click()
+            if question:
+                assert question in buttons_in(view)
+                buttons_in(view)[question].click()
+            state.thread.join()
+        assert not state.busy
+
+    state.play("cycle-1:2", "agent", steps=30)
+    state.thread.join()
+    assert state.error == "" and 0 < len(state.played.place) <= 30 and press["Stop"].disabled
+    press["Previous"].click()
+    assert state.at == 0
+    press["Next"].click()
+    assert state.at == 1
+    export(pyarrow=None)
+    assert "pip install 'envgen_nb[frames]'" in state.error and "should not" not in state.error
+    assert not list(tmp_path.iterdir())
+    state.export(state.folder("mine"), [None], "random", 20, length=10)
+    state.thread.join()
+    assert state.error == "" and "20 frames are in" in state.said and (tmp_path / "mine" / "README.md").exists()
+    state.folder = lambda name: tmp_path / "mine"
+    export("Go on")
+    assert "other settings" in state.error
+    export("Leave it")
+    assert state.error == "" and "Leave it" not in buttons_in(view)
 
 
 def test_a_control_offers_what_it_was_made_with(tmp_path, monkeypatch):

@@ -121,3 +121,45 @@ def test_the_report_can_be_read_by_everybody(desk, run, theme):
 def test_nobody_complained(seen):
     """The last of this file: nothing in the browser's console, nothing in the logs of server and kernel."""
     assert seen.errors == [] and seen.lab.complaints() == []
+
+
+FRAMES = """
+from envgen_nb.studio.frames import frames_view
+from envgen_nb.studio.session import Session
+frames_view(Session("runs/small"))
+"""
+
+
+@pytest.mark.long
+def test_frames_show_their_labels_and_are_exported(desk, run):
+    write_notebook(desk.lab.folder / "watch" / "frames.ipynb", FRAMES)
+    desk.open("watch/frames.ipynb")
+    desk.run_all()
+    page = desk.page
+    page.get_by_role("button", name=re.compile(r"Show$")).click(timeout=90_000)
+    page.get_by_role("img", name=re.compile("^frame 0: .*player")).wait_for(timeout=120_000)
+    page.get_by_role("button", name=re.compile(r"Next$")).click()
+    page.get_by_role("img", name=re.compile("^frame 1: ")).wait_for()
+    page.get_by_role("status").filter(has_text="Frame 1, the last is 99").wait_for()
+    frame = page.locator(".envgen-labelled")
+    lines = frame.locator("tbody tr").all_inner_texts()                  # each class by its name
+    assert any("player" in line and "health 9" in line for line in lines) and any("grass" in line for line in lines)
+    assert frame.locator("rect").count() == frame.locator("text").count() > 0
+    page.get_by_label("Classes").uncheck()
+    page.locator(".envgen-over").wait_for(state="detached")
+    page.get_by_label("Classes").check()
+    page.locator(".envgen-over").wait_for(state="attached")
+    desk.shot("frames", frame)
+    page.get_by_label("Frames", exact=True).fill("20")
+    page.get_by_label("Called").fill("mine")
+    page.keyboard.press("Tab")
+    for answer in ("", "Leave it"):
+        page.get_by_role("button", name=re.compile(r"Export$")).click()
+        if answer:
+            page.get_by_role("alert").filter(has_text="is there already").wait_for()
+            page.get_by_role("button", name=answer).click()
+        else:
+            page.get_by_role("status").filter(has_text="20 frames are in").wait_for(timeout=120_000)
+    assert (run.path.parent / "mine" / "README.md").exists()
+    assert serious(page, ".jp-OutputArea") == []
+    assert desk.errors == [] and desk.lab.complaints() == []

@@ -655,6 +655,7 @@ def _lessons(args: argparse.Namespace) -> int:
             flag("--unique", "drop frames that differ from one before in light, noise and the player's numbers alone"),
             arg("--per-episode", type=int, metavar="K", help="keep at most so many frames of an episode"),
             arg("--length", type=int, default=500, help="steps after which an episode is cut (default 500)"),
+            flag("--minari", "also write the whole episodes as Minari data sets, for offline reinforcement learning"),
             arg("--seed", type=int, default=0, help="another one takes other maps (default 0)"), VOCABULARY,
             flag("--trust", "import the classes that the folder of a run names as package.module:Class"))
 def _frames(args: argparse.Namespace) -> int:
@@ -669,8 +670,8 @@ def _frames(args: argparse.Namespace) -> int:
         trust(policy)
     if args.worlds:
         worlds = read_worlds(game, args.worlds, args.vocabulary)
-    options = {name: getattr(args, name) for name in ("balance", "unique", "per_episode", "length", "seed")}
-    with tqdm(total=args.frames, unit=" frames", disable=not sys.stderr.isatty()) as bar:
+    options = {name: getattr(args, name) for name in ("balance", "unique", "per_episode", "length", "minari", "seed")}
+    with tqdm(total=args.frames * (1 + args.minari), unit=" frames", disable=not sys.stderr.isatty()) as bar:
         frames(game, args.out, [None] * (args.original or not worlds) + worlds, policy, args.frames,
                lambda done, _: bar.update(done - bar.n), **options)
     print(f"{args.out}: {counted(args.frames, 'frame')}; what they are: {args.out / 'README.md'}")

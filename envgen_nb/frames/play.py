@@ -45,6 +45,7 @@ class Frames(NamedTuple):
     pictures: list[tuple[np.ndarray, ...]]   # of each step: image, clean, classes, instances of those that played on
     place: np.ndarray                        # (F, 2) int: the step and the row in it, where a frame's pictures are
     columns: dict[str, Any]                  # name → (F, …), or a dictionary of such
+    end: dict[str, Any]                      # what is seen after the last step of each episode: `Labels` and `unlocked`
 
     def take(self, name: int, rows: np.ndarray) -> np.ndarray:
         "Return one kind of picture (0: image, …, 3: instances) of some frames."
@@ -83,10 +84,11 @@ def play_frames(
             if "results" in infos:
                 carry = learner.end_episodes(carry, infos["_results"])
                 live = live[~infos["_results"][live]]
-    return _in_order(pictures, steps)
+        end = labeller.labels(venv)._asdict() | {"unlocked": np.array(venv.unlocked)}     # all episodes are over
+    return _in_order(pictures, steps, end)
 
 # %% ../../nbs/frames/04_play.ipynb #5e57da8c
-def _in_order(pictures: list[tuple[np.ndarray, ...]], steps: list[dict[str, Any]]) -> Frames:
+def _in_order(pictures: list[tuple[np.ndarray, ...]], steps: list[dict[str, Any]], end: dict[str, Any]) -> Frames:
     "Sort what was kept step by step into episodes, and sum up the rewards that follow each step."
     place = np.concatenate([np.stack([one["step"], np.arange(len(one["step"]))], 1) for one in steps])
     columns = concat_rows(steps)
@@ -96,4 +98,4 @@ def _in_order(pictures: list[tuple[np.ndarray, ...]], steps: list[dict[str, Any]
     ends = np.append(np.flatnonzero(np.diff(columns["episode"])) + 1, len(order))       # where the next one begins
     following = ends[np.searchsorted(ends, np.arange(len(order)), side="right")]
     columns["return_to_go"] = (total[:-1] - total[following]).astype(np.float32)
-    return Frames(pictures, place[order], columns)
+    return Frames(pictures, place[order], columns, end)
