@@ -102,8 +102,8 @@ def quads(
     order = order[(away[order] > -_BEHIND) & (away[order] < SIGHT)]
     return Quads(*map(np.concatenate, zip(_ground(cars[0]["x"], lanes, end), _boxes(cars, order), strict=True)))
 
-# %% ../../../nbs/9_simulators/road/02_picture.ipynb #8794350d
-_BACK, _UP, _CLOSE = 9.0, 4.0, 2.0      # of the camera: behind the car, above the road, the nearest that it sees; m
+# %% ../../../nbs/9_simulators/road/02_picture.ipynb #b55bf7b0
+_BACK, _UP, _CLOSE = 12.0, 5.0, 2.0     # of the camera: behind the car, above the road, the nearest that it sees; m
 _HORIZON, _FOCUS = 0.25, 1.2            # parts of the picture's height
 
 

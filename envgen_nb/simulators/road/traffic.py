@@ -16,10 +16,10 @@ import numpy as np
 
 from ..crafter.fast.compile import compiled, inner
 
-# %% ../../../nbs/9_simulators/road/01_traffic.ipynb #73ee616d
+# %% ../../../nbs/9_simulators/road/01_traffic.ipynb #c84ca05b
 WIDTH, LENGTH, BREADTH = 4.0, 5.0, 2.0         # of a lane; of a car; m
 STEP = 0.2                                     # seconds between two steps of the physics
-SPEED_LIMIT, TOP_SPEED = 30.0, 40.0            # of those who keep to it; of everybody; m/s
+SPEED_LIMIT, TOP_SPEED = 30.0, 40.0            # of the road, which all but the agent keep to; of any car; m/s
 COMFORT, BRAKING, HARD = 3.0, 5.0, 6.0         # IDM's a and b; the most that a car accelerates or brakes; m/s²
 GAIN, DELAY = 0.2, 1.0                         # MOBIL: least gain of a lane change, m/s²; time between two decisions, s
 TAU_SPEED, TAU_HEADING, TAU_SIDE = 0.6, 0.2, 0.6     # of the controllers of speed, heading and lateral position, s
