@@ -16,7 +16,7 @@ import numpy as np
 
 from ..crafter.fast.compile import compiled, inner
 
-# %% ../../../nbs/9_simulators/road/01_traffic.ipynb #c84ca05b
+# %% ../../../nbs/9_simulators/road/01_traffic.ipynb #a7790e7f
 WIDTH, LENGTH, BREADTH = 4.0, 5.0, 2.0         # of a lane; of a car; m
 STEP = 0.2                                     # seconds between two steps of the physics
 SPEED_LIMIT, TOP_SPEED = 30.0, 40.0            # of the road, which all but the agent keep to; of any car; m/s
@@ -30,7 +30,7 @@ CAR = np.dtype([(name, np.float64) for name in (
     "brake_at",                                # seconds from the start at which it brakes to a stand; inf: never
     "timer", "push_x", "push_y")] + [(name, np.int64) for name in (
         "kind", "lane", "target_lane",
-        "free",                                # 1: may change its lane; the agent's: has its hands at the wheel
+        "free",                                # 1: may change lanes; the agent's: is steered from outside
         "pushed", "crashed",
         "hit")])                               # of the agent's: which of `CRASHES`, from 1; 0: none
 CRASHES = ("running into the car ahead", "a crash at the side", "being hit from behind", "a crash with a merging car")
@@ -239,7 +239,7 @@ def _collide(cars: np.ndarray) -> None:
             if (soon or now) and i == 0 and cars[0].hit == 0:
                 cars[0].hit = _kind(cars[0], cars[k])
 
-# %% ../../../nbs/9_simulators/road/01_traffic.ipynb #17b147bf
+# %% ../../../nbs/9_simulators/road/01_traffic.ipynb #d13260e4
 @compiled
 def simulate(
     cars: np.ndarray,    # (C,) of `CAR`, which are changed
@@ -248,7 +248,7 @@ def simulate(
     time: float,         # seconds since the start
     steps: int,          # of the physics
 ) -> None:
-    "Drive on."
+    "Advance all cars."
     for step in range(steps):
         for i in range(len(cars)):
             if cars[i].kind == MERGING:
