@@ -335,7 +335,7 @@ def labels(self: Drive) -> Labels:
         "speed": float(agent["speed"]), "density": self.density,
         "merge_end": float(self.end - agent["x"]) if self.end > 0 else 0.0})
 
-# %% ../../../nbs/9_simulators/road/03_simulator.ipynb #56e4cf3e
+# %% ../../../nbs/9_simulators/road/03_simulator.ipynb #41dc179b
 TASK = (
     "Road: a car drives on a straight road with several lanes and other cars, for 30 seconds. Once a second the agent "
     "chooses: change to the lane at the left, go on, change to the lane at the right, 5 m/s faster (up to 30), 5 m/s "
@@ -392,7 +392,7 @@ class Road(SimpleSimulator):
     vocabularies = MappingProxyType({"default": RoadWorld})
     spaces = MappingProxyType({"vector": spaces.Box(-np.inf, np.inf, (31,), np.float32)} | {
         kind: spaces.Box(0, 255, (*SIZE, 3), np.uint8) for kind in ("pixels", "above")})
-    defaults = MappingProxyType({"preset": "vector", "num_worlds": 8, "world_length": SECONDS})
+    defaults = MappingProxyType({"preset": "vector", "num_worlds": 8, "world_length": SECONDS, "feedback": "full"})
     practice_settings = MappingProxyType(_PRACTICE)
     label_classes, label_columns, licence = CLASSES, COLUMNS, "mit"
     scoring = "The score is the mean of the rates of pass_five and the three no_crash."
@@ -436,7 +436,7 @@ def warnings(self: Road, world: World | None = None) -> list[Complaint]:
         found.append(Complaint("episodes of this world do not have this objective", field="goal"))
     return found
 
-# %% ../../../nbs/9_simulators/road/03_simulator.ipynb #dddaff54
+# %% ../../../nbs/9_simulators/road/03_simulator.ipynb #f079a7b5
 class Steered(Drive):
     "One road, driven by acceleration and steering."
     steps = 1                             # of the physics in an action: a fifth of a second
@@ -459,4 +459,4 @@ class Wheel(Road):
                         "Five times a second the agent sets its acceleration and the angle of its front wheels; a car "
                         "that leaves the road ends the episode. ")
     action_space = spaces.Box(-1, 1, (2,), np.float32)
-    defaults = MappingProxyType({"preset": "vector", "num_worlds": 8, "world_length": 5 * SECONDS})
+    defaults = MappingProxyType({**Road.defaults, "world_length": 5 * SECONDS})
