@@ -26,8 +26,9 @@ PARTS = {     # folder of nbs/ → its title, in the order of reading
     "1_game": "Worlds, and the contract of a game", "2_designer": "Designers", "3_agent": "Agents",
     "4_curriculum": "Curricula", "5_cycle": "The cycle", "6_results": "Results", "7_experiment": "Experiments",
     "8_studio": "The studio", "9_simulators/crafter": "Crafter", "9_simulators/heist": "Heist",
-    "9_simulators/minigrid": "MiniGrid", "9_simulators/walker": "Walker", "extras": "Other learners, and commands",
-    "frames": "Labelled frames", "lab": "Notebooks to run", "workshop": "Workshop"}
+    "9_simulators/minigrid": "MiniGrid", "9_simulators/walker": "Walker", "9_simulators/road": "Road",
+    "extras": "Other learners, and commands", "frames": "Labelled frames", "lab": "Notebooks to run",
+    "workshop": "Workshop"}
 
 
 PARTS |= {path.name: path.name.capitalize() for path in sorted((ROOT / "nbs").iterdir())

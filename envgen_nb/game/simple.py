@@ -29,6 +29,7 @@ class Game(ABC):
     achieved: set[str]                  # objectives that the present episode has reached; `reset` empties it
     possible: set[str] | None = None    # objectives that the present episode has at all; None: all
     conditions: Set[str] = frozenset()  # which of the simulator's `conditions` hold now
+    death: int = 0                      # which of the simulator's `deaths` has ended the episode, from 1; 0: none
 
     @abstractmethod
     def reset(
@@ -122,6 +123,10 @@ class SimpleVectorEnv(EpisodeVectorEnv):
         if not self.ready or all(names is None for names in found):
             return None
         return np.array([[names is None or name in names for name in self.objectives] for names in found])
+
+    def _results(self) -> dict[str, np.ndarray]:
+        deaths = {"death": np.array([game.death for game in self.games], np.uint8)} if self.simulator.deaths else {}
+        return super()._results() | deaths
 
     def render(self) -> tuple[np.ndarray, ...]:
         "Each sub-environment's picture."

@@ -350,7 +350,8 @@ def backward(self: Simulator, objective: str, vocabulary: str = "default") -> li
 games = Registry("game", "envgen_nb.games", Simulator, {"crafter": "envgen_nb.simulators.crafter.simulator:Crafter",
                                                         "heist": "envgen_nb.simulators.heist.simulator:Heist",
                                                         "minigrid": "envgen_nb.simulators.minigrid:MiniGrid",
-                                                        "walker": "envgen_nb.simulators.walker:Walker"})
+                                                        "walker": "envgen_nb.simulators.walker:Walker",
+                                                        "road": "envgen_nb.simulators.road.simulator:Road"})
 
 # %% ../../nbs/1_game/04_simulator.ipynb #3b955b7d
 def get_simulator(name: str) -> Simulator:
