@@ -128,8 +128,8 @@ class Ground:
             if k or not self.y:
                 self.velocity = 0.8 * self.velocity + 0.01 * np.sign(100 / 30 - self.height)
                 if len(self.y) > PAD:
-                    self.velocity += self.random.uniform(-1, 1) * self.roughness / 30
-                self.height += self.velocity
+                    self.velocity += self.random.uniform(-1, 1) / 30
+                self.height += self.roughness * self.velocity
             self.y.append(self.height)
         return count <= room
 
