@@ -303,12 +303,14 @@ def _polygons(game: Course) -> list[tuple[list[tuple[float, float]], tuple[int, 
     return [([*line, (line[-1][0], -20), (0, -20)], _GRASS), *((box, _BOX) for box in ground.boxes)]
 
 
-def _paint(polygons: Sequence[Any], scale: float, left: float, middle: float, height: int) -> Image.Image:
-    "Draw polygons: pixels per metre, the metres at the left side, the height in metres at the middle."
+def _paint(polygons: Sequence[Any], scale: float, left: float, middle: float, height: int,
+           upward: float | None = None) -> Image.Image:
+    "Draw polygons: pixels per metre, also upward; metres at the left side, and at half the height in pixels."
     picture = Image.new("RGB", (_WIDTH, height), _SKY)
     pen = ImageDraw.Draw(picture)
     for corners, colour in polygons:
-        pen.polygon([((x - left) * scale, height / 2 - (y - middle) * scale) for x, y in corners], fill=colour)
+        pen.polygon([((x - left) * scale, height / 2 - (y - middle) * (upward or scale)) for x, y in corners],
+                    fill=colour)
     return picture
 
 
@@ -317,11 +319,13 @@ def draw(game: Course) -> np.ndarray:
     env, terrain = game.env, _polygons(game)
     robot = [([body.transform * corner for corner in fixture.shape.vertices], colour)
              for body, colour in zip((*env.legs, env.hull), _ROBOT, strict=True) for fixture in body.fixtures]
-    x, y = env.hull.position
+    (x, y), (low, high) = env.hull.position, (min(env.ground.y), max(env.ground.y))
+    upward = min(_WHOLE, 32 / max(high - low, 1))                       # so that all of the course is seen
+    middle = (low + high) / 2 + 8 / upward                              # with the mark above the robot
     if game._backdrop is None:
-        game._backdrop = _paint(terrain, _WHOLE, 0, 100 / 30, 64)
+        game._backdrop = _paint(terrain, _WHOLE, 0, middle, 64, upward)
     whole = game._backdrop.copy()
-    ImageDraw.Draw(whole).polygon([(x * _WHOLE + dx, 32 - (y - 100 / 30) * _WHOLE + dy)
+    ImageDraw.Draw(whole).polygon([(x * _WHOLE + dx, 32 - (y - middle) * upward + dy)
                                    for dx, dy in ((-5, -12), (5, -12), (0, 0))], fill=(90, 60, 200))
     near = _paint([*terrain, *robot], 5 * _WHOLE, x - 6, y - 1.2, _HEIGHT - 68)
     return np.concatenate([np.asarray(whole), np.full((4, _WIDTH, 3), 190, np.uint8), np.asarray(near)])
