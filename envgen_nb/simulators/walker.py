@@ -336,7 +336,7 @@ TASK = (
     "the side. Its actions are the torques of the two hips and the two knees. It sees the angle and the speed of its "
     "hull, the angles and speeds of its joints, which leg is on the ground, and, by ten rays, how far the ground is "
     "below it and ahead. The reward is for going forward, 300 to the finish, less a little for torque; an episode ends "
-    "with -100 when the hull touches the ground, at the finish, and after 2,000 steps (40 seconds). The ordinary game "
+    "at the finish, after 2,000 steps (40 seconds), or, with -100, when the hull touches the ground. The ordinary game "
     "is BipedalWalkerHardcore: pits, stumps and stairs of small and medium size in random order, with 5 to 9 flat "
     "terrain steps between them."
 )
@@ -401,7 +401,7 @@ class Walker(SimpleSimulator):
         super().score(success_rates)
         return float(np.mean([success_rates[f"walk_{share}"] for share in (10, 50, 100)]))
 
-    scoring = ("the score is the mean of the rates of walk_10, walk_50 and walk_100")
+    scoring = "The score is the mean of the rates of walk_10, walk_50 and walk_100."
 
 # %% ../../nbs/9_simulators/walker/01_walker.ipynb #ee4be223
 @patch
