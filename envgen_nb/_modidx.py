@@ -1080,6 +1080,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                'envgen_nb/designer/baselines.py'),
                                               'envgen_nb.designer.baselines.Frontier.reply': ( '2_designer/baselines.html#frontier.reply',
                                                                                                'envgen_nb/designer/baselines.py'),
+                                              'envgen_nb.designer.baselines.Frontier.row': ( '2_designer/baselines.html#frontier.row',
+                                                                                             'envgen_nb/designer/baselines.py'),
                                               'envgen_nb.designer.baselines.Ladders': ( '2_designer/baselines.html#ladders',
                                                                                         'envgen_nb/designer/baselines.py'),
                                               'envgen_nb.designer.baselines.Ladders.__init__': ( '2_designer/baselines.html#ladders.__init__',

@@ -19,7 +19,7 @@ from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
-from envgen_nb.designer.base import DesignerError
+from envgen_nb.designer.base import DesignerError, Request, make_designer
 from envgen_nb.designer.prompt import first_prompt, load_templates
 from envgen_nb.game.conformance import check_simulator
 from envgen_nb.game.simulator import get_simulator
@@ -265,3 +265,9 @@ def test_from_the_command_line_under_papermill(tmp_path):
     assert "walk_100" in done.stdout and "score of the policy" in done.stdout and "Traceback" not in done.stderr
     for name in ("report.html", "envgen.ipynb"):
         assert (tmp_path / "run" / name).stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("designer", ["frontier", "missing", "backward"])
+def test_designers_that_start_from_own_moments_are_refused(designer):
+    with pytest.raises(DesignerError, match="walker has no starts from the agent's own moments"):
+        make_designer(designer).reply(Request(Walker(), "default", 2))
