@@ -21,6 +21,8 @@ from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.base import DesignerError, Request, make_designer
 from envgen_nb.designer.prompt import first_prompt, load_templates
+from envgen_nb.designer.reply import read_reply
+from envgen_nb.experiment.file import OWN_FOLDER
 from envgen_nb.game.conformance import check_simulator
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.game.world import check_world, random_world
@@ -265,6 +267,17 @@ def test_from_the_command_line_under_papermill(tmp_path):
     assert "walk_100" in done.stdout and "score of the policy" in done.stdout and "Traceback" not in done.stderr
     for name in ("report.html", "envgen.ipynb"):
         assert (tmp_path / "run" / name).stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("file", ["worlds/walker.json", "recordings/walker/ladders-reply.md"])
+def test_the_ladders_of_the_experiment_lead_to_their_goals(file):
+    game, text = Walker(), (OWN_FOLDER / file).read_text()
+    found = read_reply(text, WalkerWorld, 8, objectives=game.objectives)
+    assert not found.complaints and {one.goal for one in found.designs} >= {"walk_10", "walk_50", "walk_100"}
+    for one in found.designs:
+        assert not game.warnings(one.world)
+        if one.world.course:
+            assert one.goal in game.start(one.world).possible and one.world.goal in (one.goal, None)
 
 
 @pytest.mark.parametrize("designer", ["frontier", "missing", "backward"])
