@@ -132,7 +132,7 @@ def test_objectives_and_conditions():
     """On even ground Gymnasium's heuristic reaches the finish, for the 300 that it is worth; and it passes a stump."""
     game = Course()
     game.reset(world(("flat", 100), roughness=0.0), np.random.default_rng(2))
-    assert heuristic(game, 2000) > 300 and not game.conditions
+    assert heuristic(game, 2000) > 300 and not game.conditions and game.death == "the finish"
     assert game.achieved == game.possible == {"walk_10", "walk_50", "walk_100"}
     low = world(("stump", 0.1), roughness=0.0)
     game.reset(low, np.random.default_rng(1))
@@ -143,6 +143,21 @@ def test_objectives_and_conditions():
     heuristic(game, 500)
     assert ("pass_small_stump" in game.achieved) and any(seen) and not seen[0]
     assert game.env.hull.position[0] < walker.FINISH
+
+
+def test_where_it_fell_is_told():
+    """With a constant torque it falls at once, and Gymnasium's heuristic into a pit that is too wide for it."""
+    game = Course()
+    game.reset(world(("pit", 9), roughness=0.0), np.random.default_rng(0))
+    heuristic(game)
+    assert game.death == "a fall (large pit)"
+    venv = Walker().make_vec(num_envs=4, seed=0, episodes=1)
+    venv.reset()
+    found = []
+    while not venv.finished.all():
+        infos = venv.step(np.ones((4, 4), np.float32))[4]
+        found += infos["results"]["death"][infos["_results"]].tolist() if "results" in infos else []
+    assert [walker.DEATHS[k - 1] for k in found] == ["a fall (flat ground)"] * 4
 
 
 def test_a_goal_and_a_length_cut_an_episode():
@@ -184,6 +199,7 @@ def test_a_whole_run_of_it(run):
     assert run.finished() and (run.path / "cycle-1" / "worlds.png").stat().st_size > 1_000
     measured = [run.evaluation(cycle) for cycle in run.cycles]
     assert len(measured) == 3 and all(one.unlocked.shape == (2, 12) and not one.possible.all() for one in measured)
+    assert all(one.deaths.max() <= len(walker.DEATHS) for one in measured)
 
 
 def test_the_agent_is_watched_in_a_course_and_in_the_game(run):

@@ -29,6 +29,7 @@ class Game(ABC):
     achieved: set[str]                  # objectives that the present episode has reached; `reset` empties it
     possible: set[str] | None = None    # objectives that the present episode has at all; None: all
     conditions: Set[str] = frozenset()  # which of the simulator's `conditions` hold now
+    death: str = ""                     # which of the simulator's `deaths` has ended the present episode; "": none
 
     @abstractmethod
     def reset(
@@ -158,6 +159,14 @@ def _observe(self: SimpleVectorEnv) -> Any:
     out = create_empty_array(self.single_observation_space, self.num_envs)
     seen = [game.observe(self.obs) for game in self.games] if self.ready else []
     return concatenate(self.single_observation_space, seen, out) if seen else out
+
+
+@patch
+def _results(self: SimpleVectorEnv) -> dict[str, np.ndarray]:
+    "The present episodes in numbers, with what has ended them where the game says it."
+    found, names = EpisodeVectorEnv._results(self), ("", *self.simulator.deaths)
+    deaths = {"death": np.array([names.index(game.death) for game in self.games], np.uint8)}
+    return found | (deaths if len(names) > 1 else {})
 
 
 @patch
