@@ -7,9 +7,10 @@ EnvPool is no part of the kit: `pip install envpool` (Linux, macOS, Windows; hal
 BipedalWalkerHardcore and nothing else: its terrain has no settings.
 
 All play 16 walkers with random actions, resets included, in turns: a window of each, then again. What counts are the
-ratios within a turn, since speeds of different hours say little. A walker takes the longer, the longer it stands, so
-all have played 300 steps before. With two processes these are two environments of 8, side by side, as two runs of an
-experiment are.
+ratios within a turn, since speeds of different hours say little. Beside the clock's seconds there are those of the
+processors, of all processes and threads together, which say the same on a busy machine. A walker takes the longer, the
+longer it stands, so all have played 300 steps before. With two processes these are two environments of 8, side by side,
+as two runs of an experiment are.
 """
 import argparse
 import functools
@@ -24,6 +25,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import psutil
 from gymnasium.vector import AsyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
@@ -34,6 +36,15 @@ WALKERS, WARM, GYMNASIUM = 16, 300, "Gymnasium's SyncVectorEnv"
 COURSES = tuple(WalkerWorld(course=[{"kind": kind, "size": size}] * 6) for kind, size in (
     ("stump", 0.4), ("pit", 2), ("stairs up", 0.5), ("flat", 10)))
 Make = Callable[[int], Any]      # so many walkers → a vector environment
+
+
+def processor_time() -> float:
+    "Return the seconds that this process and those that it has started have used so far."
+    me, spent = psutil.Process(), 0.0
+    for process in (me, *me.children()):
+        used = process.cpu_times()
+        spent += used.user + used.system
+    return spent
 
 
 def kit(num_envs: int, worlds: tuple[WalkerWorld | None, ...] = (None,)) -> Any:
@@ -78,11 +89,11 @@ class Player:
         self.played += 1
 
     def window(self, seconds: float) -> float:
-        "Play so long; return the steps per second of all walkers."
+        "Play so long; return the steps of all walkers."
         begun, before = time.perf_counter(), self.played
-        while (spent := time.perf_counter() - begun) < seconds:
+        while time.perf_counter() - begun < seconds:
             self.step()
-        return (self.played - before) * self.num_envs / spent
+        return (self.played - before) * self.num_envs
 
 
 def answer(make: Make, num_envs: int, pipe: Connection) -> None:
@@ -127,6 +138,13 @@ def players() -> dict[str, Player | Beside]:
     return found
 
 
+def measure(player: Player | Beside, seconds: float) -> tuple[float, float]:
+    "Play a window; return steps per second of the clock, and of the processors."
+    clock, processors = time.perf_counter(), processor_time()
+    steps = player.window(seconds)
+    return steps / (time.perf_counter() - clock), steps / (processor_time() - processors)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=7)
@@ -134,12 +152,17 @@ def main() -> None:
     parser.add_argument("--out", help="write all of it as JSON")
     args = parser.parse_args()
     found = players()
-    turns = [{name: player.window(args.seconds) for name, player in found.items()} for _ in range(args.turns)]
-    rows = [{"name": name, "steps_per_second": round(statistics.median(turn[name] for turn in turns)),
-             "ratio": round(statistics.median(turn[name] / turn[GYMNASIUM] for turn in turns), 2),
-             "ratios": [round(turn[name] / turn[GYMNASIUM], 2) for turn in turns]} for name in found]
-    for row in rows:
-        print("{name:40} {steps_per_second:9,} steps/s   {ratio:6.2f}".format(**row))
+    turns = [{name: measure(player, args.seconds) for name, player in found.items()} for _ in range(args.turns)]
+    rows = []
+    for name in found:
+        row = {"name": name}
+        for k, what in enumerate(("clock", "processors")):
+            ratios = [turn[name][k] / turn[GYMNASIUM][k] for turn in turns]
+            row[what] = {"steps_per_second": round(statistics.median(turn[name][k] for turn in turns)),
+                         "ratio": round(statistics.median(ratios), 2), "ratios": [round(one, 2) for one in ratios]}
+        rows.append(row)
+        print(f"{name:40}", *(f"{row[what]['steps_per_second']:9,} a second of the {what} ({row[what]['ratio']:.2f})"
+                              for what in ("clock", "processors")))
     if args.out:
         envpool = importlib.metadata.version("envpool") if importlib.util.find_spec("envpool") else None
         write_json(args.out, {"machine": machine(), "envpool": envpool, "walkers": WALKERS, "seconds": args.seconds,

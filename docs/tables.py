@@ -498,8 +498,10 @@ def continuous() -> str:
 def walker_speed() -> str:
     "Steps per second of walkers, and the ratio to Gymnasium's vector environment."
     rows = json.loads((BENCHMARKS / "walker_speed.json").read_text())["rows"]
-    return table(["", "steps/s", "ratio"], [[row["name"], f"{row['steps_per_second']:,}", f"{row['ratio']:.2f}"]
-                                            for row in rows])
+    return table(["", "steps/s", "ratio", "steps per processor second", "ratio"], [
+        [row["name"], *(text for what in ("clock", "processors")
+                        for text in (f"{row[what]['steps_per_second']:,}", f"{row[what]['ratio']:.2f}"))]
+        for row in rows], "l")
 
 
 def language_model() -> str:
