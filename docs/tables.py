@@ -495,6 +495,15 @@ def continuous() -> str:
          ", ".join(f"{run['after']:.1f}" for run in found)] for (task, trainer), found in rows.items()], "lrlrrl")
 
 
+def walker_speed() -> str:
+    "Steps per second of walkers, and the ratio to Gymnasium's vector environment."
+    rows = json.loads((BENCHMARKS / "walker_speed.json").read_text())["rows"]
+    return table(["", "steps/s", "ratio", "steps per processor second", "ratio"], [
+        [row["name"], *(text for what in ("clock", "processors")
+                        for text in (f"{row[what]['steps_per_second']:,}", f"{row[what]['ratio']:.2f}"))]
+        for row in rows], "l")
+
+
 def language_model() -> str:
     "Eight runs with a language model beside the arms of the same version, seed by seed."
     live = read_jsonl(ROOT / "nbs" / "lab" / "experiments" / "recordings" / "live" / "results.jsonl")
@@ -610,8 +619,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
-          "heist": heist, "continuous": continuous, "language model": language_model, "placeholders": placeholders,
-          "experiments": experiments,
+          "heist": heist, "continuous": continuous, "walker speed": walker_speed, "language model": language_model,
+          "placeholders": placeholders, "experiments": experiments,
           "benchmark, card": benchmark_card, "benchmark": partial(benchmark_table, full=True),
           "benchmark, short": partial(benchmark_table, full=False), "records": records}
 

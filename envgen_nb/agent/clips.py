@@ -64,7 +64,7 @@ def record(
     venv = simulator.make_vec([world], num_envs=1, seed=[seed], obs=obs, episodes=1, length=steps)
     random, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     (observation, infos), carry = venv.reset(), agent.start(1) if agent else {}
-    possible = infos.get("possible", np.ones((1, len(simulator.objectives)), bool))[0].copy()
+    possible = np.ones(len(simulator.objectives), bool) if venv.possible is None else venv.possible[0].copy()
     frames, seen, actions, rewards, chances, values, when = [], [], [], [], [], [], {}
     with _one_thread():
         while "results" not in infos:

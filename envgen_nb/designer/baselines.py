@@ -199,6 +199,11 @@ class Frontier(Designer):
         self.weak, self.learned = weak, learned
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
+        game = request.simulator
+        if not any(self.row(request, name) for name in game.objectives):
+            raise DesignerError(f"{game.name} has no starts from the agent's own moments in the vocabulary "
+                                f"{request.vocabulary}, and {self.name} takes its worlds from these: choose another "
+                                "designer, rules say")
         rates = {name: mean for name, (mean, _) in (request.feedback or {}).items()}
         weak = [name for name in rates if rates[name] < self.weak
                 and all(rates[one] > self.learned for one in request.simulator.prerequisites(name))]
@@ -208,6 +213,11 @@ class Frontier(Designer):
         if not turns:
             turns = [Design(request.model(), "the original game: what would come next has prerequisites to learn.")]
         return reply_with([*itertools.islice(itertools.cycle(turns), request.num_worlds)], self.intro(request, weak))
+
+    def row(self, request: Request, objective: str) -> list[World]:
+        "The worlds for an objective when all that comes before it is learned; []: the game has none."
+        learned = dict.fromkeys(request.simulator.objectives, 100.0)
+        return request.simulator.frontier(objective, learned, request.vocabulary)
 
     def offer(self, request: Request, objective: str, rates: Mapping[str, float]) -> list[Design]:
         "The worlds for an objective, the first one first."

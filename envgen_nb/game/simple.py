@@ -29,7 +29,7 @@ class Game(ABC):
     achieved: set[str]                  # objectives that the present episode has reached; `reset` empties it
     possible: set[str] | None = None    # objectives that the present episode has at all; None: all
     conditions: Set[str] = frozenset()  # which of the simulator's `conditions` hold now
-    death: int = 0                      # which of the simulator's `deaths` has ended the episode, from 1; 0: none
+    death: str = ""                     # which of the simulator's `deaths` has ended the present episode; "": none
 
     @abstractmethod
     def reset(
@@ -124,10 +124,6 @@ class SimpleVectorEnv(EpisodeVectorEnv):
             return None
         return np.array([[names is None or name in names for name in self.objectives] for names in found])
 
-    def _results(self) -> dict[str, np.ndarray]:
-        deaths = {"death": np.array([game.death for game in self.games], np.uint8)} if self.simulator.deaths else {}
-        return super()._results() | deaths
-
     def render(self) -> tuple[np.ndarray, ...]:
         "Each sub-environment's picture."
         return tuple(game.picture() for game in self.games)
@@ -163,6 +159,14 @@ def _observe(self: SimpleVectorEnv) -> Any:
     out = create_empty_array(self.single_observation_space, self.num_envs)
     seen = [game.observe(self.obs) for game in self.games] if self.ready else []
     return concatenate(self.single_observation_space, seen, out) if seen else out
+
+
+@patch
+def _results(self: SimpleVectorEnv) -> dict[str, np.ndarray]:
+    "The present episodes in numbers, with what has ended them where the game says it."
+    found, names = EpisodeVectorEnv._results(self), ("", *self.simulator.deaths)
+    deaths = {"death": np.array([names.index(game.death) for game in self.games], np.uint8)}
+    return found | (deaths if len(names) > 1 else {})
 
 
 @patch

@@ -160,9 +160,11 @@ def world_pictures(run: RunFolder) -> dict[str, list[bytes]]:
 # %% ../../nbs/6_results/09_report.ipynb #da31d843
 def small_clip(recording: Recording) -> tuple[bytes, bytes]:   # moving, and still
     "Return an episode as an animated WebP of at most `CLIP` bytes, every second step of it, and its first picture."
+    high, wide = recording.frames[0].shape[:2]
     for width, quality, most in ((150, 45, 90), (126, 35, 90), (126, 30, 60), (100, 25, 40), (80, 20, 25)):
-        images = [Image.fromarray(frame).resize((width, round(width * frame.shape[0] / frame.shape[1])),
-                                                Image.Resampling.BILINEAR) for frame in recording.frames[::2]]
+        width = round(width * (wide / high) ** 0.5)          # as many pixels in all as a square
+        images = [Image.fromarray(frame).resize((width, round(width * high / wide)), Image.Resampling.BILINEAR)
+                  for frame in recording.frames[::2]]
         buffer = io.BytesIO()
         images[0].save(buffer, "WEBP", save_all=True, append_images=images[1:most], loop=0, duration=125,
                        quality=quality, method=3, minimize_size=False, kmax=40)

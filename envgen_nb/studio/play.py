@@ -92,9 +92,10 @@ class Play(anywidget.AnyWidget):
 
     def again(self) -> None:
         "Begin the episode anew."
-        self._seen, infos = self._venv.reset(seed=[self.seed])
+        self._seen, _ = self._venv.reset(seed=[self.seed])
         self.steps, self.reward, self._reached = 0, 0.0, np.zeros(len(self.simulator.objectives), bool)
-        self._possible = infos.get("possible", np.ones((1, len(self._reached)), bool))[0].copy()
+        possible = self._venv.possible
+        self._possible = np.ones_like(self._reached) if possible is None else possible[0].copy()
         self._show("A new episode." if self.simulator.keys else "Its actions are continuous: no key can give them.",
                    over=False)
 
@@ -154,11 +155,11 @@ LARGEST = 16_383      # pixels on a side of a WebP
 
 def sheet(
     pictures: Sequence[np.ndarray],   # (H, W, 3) uint8, all of one size
-    most: int = 180,                  # pixels of their longer side
+    most: int = 180,                  # pixels of a side, of squares; others have as many pixels in all
 ) -> dict[str, Any]:
     "Return many pictures as one WebP (`data`), and where each is: columns, width, height."
     high, wide = pictures[0].shape[:2]
-    shrink = min(1.0, most / max(high, wide))
+    shrink = min(1.0, most / math.sqrt(high * wide))
     width, height = max(1, round(wide * shrink)), max(1, round(high * shrink))
     columns = min(len(pictures), LARGEST // width, max(1, math.isqrt(4 * len(pictures))))
     whole = Image.new("RGB", (columns * width, math.ceil(len(pictures) / columns) * height))

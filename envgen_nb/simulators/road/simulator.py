@@ -181,7 +181,7 @@ class Drive(Game):
 
     def reset(self, world: RoadWorld, random: np.random.Generator) -> None:
         self.cars, self.lanes, self.density, self.end = make_scene(world, random)
-        self.time, self.death, self.kept, self.danger, self.achieved = 0.0, 0, 0.0, -1, set()
+        self.time, self.death, self.kept, self.danger, self.achieved = 0.0, "", 0.0, -1, set()
         self.seen_ahead, self.passed = np.zeros((2, len(self.cars)), bool)
         self.name = next(name for name, most in zip(DENSITIES, (0.75, 1.25, 2), strict=True)
                          if self.density <= most)
@@ -202,9 +202,9 @@ class Drive(Game):
         self.time += self.steps * STEP
         self._look()
         on_road = -WIDTH / 2 <= agent["y"] <= WIDTH * (self.lanes - 0.5)
-        self.death = int(agent["hit"]) if agent["crashed"] else 0 if on_road else len(DEATHS)
+        self.death = DEATHS[agent["hit"] - 1] if agent["crashed"] else "" if on_road else DEATHS[-1]
         self._note(lane)
-        return self._reward() * on_road, self.death > 0
+        return self._reward() * on_road, bool(self.death)
 
     def control(self, action: int) -> None:
         "Begin what the agent has chosen."
