@@ -47,7 +47,8 @@ LONG = {
         "simulators.crafter.games", "simulators.crafter.labels", "simulators.crafter.player",
         "simulators.crafter.simulator",
         "simulators.crafter.vector", "simulators.heist.game", "simulators.heist.simulator", "simulators.heist.vector",
-        "simulators.minigrid", "simulators.minigrid_tasks", "studio.compare", "studio.forms", "studio.editor",
+        "simulators.minigrid", "simulators.minigrid_tasks", "simulators.road.simulator",
+        "studio.compare", "studio.forms", "studio.editor",
         "studio.conversation", "studio.session", "studio.step", "studio.studio", "studio.play",
         "studio.worlds",
 }
