@@ -16,10 +16,10 @@ Named before the first run on the seeds 820 to 829 (what is here was tried out o
 - **Tests**, on maps that no arm trains on, 2,000 frames each: the original game, and a game with other rarities
   (`OTHER`), of which no designer is informed.
 - **Measures**: 1. recall of the rare classes (`RARE`, each below 1% of the cells in view on the seeds 990 and 991), the
-  mean over those of which the test shows 30 cells or more (`SHOWN`); 2. IoU, mean over all such classes; 3. cells that
-  are read right in pictures by night (daylight below 0.5); 4. by how many steps the distance to the nearest zombie,
-  skeleton, arrow and lava is off, mean over these kinds where they are in sight. The first one in the original game
-  decides; all are compared with `original`, paired by seed, with 95% intervals.
+  mean over those of which the test shows 30 cells or more (`SHOWN`); 2. IoU, mean over all such classes in view (not
+  `nothing` and `inventory`); 3. cells in view that are read right by night (daylight below 0.5); 4. by how many steps
+  the distance to the nearest zombie, skeleton, arrow and lava is off, mean over these kinds while in sight. The
+  first one in the original game decides; all are compared with `original`, paired by seed, with 95% intervals.
 
 `--prompt` writes cycle-K/prompt.md of nbs/lab/experiments/recordings/frames for the first K without a reply.
 """
@@ -60,6 +60,7 @@ from envgen_nb.game.world import World
 SEEDS = range(820, 830)
 FRAMES, TEST, CYCLES, WORLDS, CANDIDATES, SHOWN = 2_400, 2_000, 3, 4, 32, 30
 RARE = ("lava", "iron", "diamond", "table", "furnace", "cow", "skeleton", "arrow", "plant", "ripe_plant")
+HIDDEN = ("nothing", "inventory")
 KINDS = ("zombie", "skeleton", "arrow", "lava")
 RECORDINGS = Path(__file__).parent.parent / "nbs" / "lab" / "experiments" / "recordings" / "frames"
 GAME = get_simulator("crafter")
@@ -151,7 +152,8 @@ def arms(folder: Path, seed: int) -> dict[str, tuple[list[Pictures], list[World]
 def measured(reader: Reader, test: Pictures) -> dict[str, Any]:
     "Measure a reader on a test; what the test does not show is None."
     cells, steps = read(reader, test.images)
-    counts, dark = confusion(test.cells, cells, len(CLASSES)), np.array(test.table["daylight"]) < 0.5
+    counts, hidden = confusion(test.cells, cells, len(CLASSES)), [CLASSES.index(name) for name in HIDDEN]
+    dark = ~np.isin(test.cells, hidden) & (np.array(test.table["daylight"]) < 0.5)[:, None, None]
 
     def named(names: Sequence[str], values: np.ndarray) -> dict[str, float | None]:
         return {name: None if np.isnan(value) else round(float(value), 4)
@@ -218,8 +220,8 @@ def main() -> None:
                 rare = [one["recall"][name] for name in RARE if cells[name] >= SHOWN]
                 print(f"seed {seed}, {test}, {arm}: rare {np.mean(rare):.1%}, night {one['night']:.1%}", flush=True)
         if args.out:                                       # after each seed: what is there can be read
-            write_json(args.out, {"machine": machine(), "rare": RARE, "shown": SHOWN, "other": OTHER.settings(),
-                                  "runs": runs})
+            write_json(args.out, {"machine": machine(), "rare": RARE, "shown": SHOWN, "hidden": HIDDEN,
+                                  "other": OTHER.settings(), "runs": runs})
 
 
 if __name__ == "__main__":
