@@ -1,8 +1,8 @@
 """Designed worlds as data for perception: a small network that reads Crafter's pictures, trained on frames of the
 original game, of random worlds and of worlds that are designed for what it reads badly, as many frames each.
 
-    python benchmarks/reader.py --out benchmarks/reader.json     # ten seeds, quarter of an hour on one core; goes on
-    python benchmarks/reader.py --prompt                          # the next prompt to a language model, see below
+    python benchmarks/reader.py --out benchmarks/reader.jsonl    # ten seeds, a quarter of an hour on one core; goes on
+    python benchmarks/reader.py --prompt                         # the next prompt to a language model, see below
 
 Named before the first run on the seeds 820 to 829 (what is here was tried out on 990 and 991 alone):
 
@@ -24,7 +24,6 @@ Named before the first run on the seeds 820 to 829 (what is here was tried out o
 `--prompt` writes cycle-K/prompt.md of nbs/lab/experiments/recordings/frames for the first K without a reply.
 """
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Sequence
@@ -53,7 +52,7 @@ from envgen_nb.frames.reader import (
     train_reader,
     worlds_for,
 )
-from envgen_nb.game.files import machine, write_json, write_text
+from envgen_nb.game.files import append_jsonl, machine, read_jsonl, write_text
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.game.world import World
 
@@ -135,8 +134,8 @@ def by_rules(loop: Loop) -> None:
         loop.add(worlds_for(recall(loop.confusion()), shown, candidates, WORLDS))
 
 
-def arms(folder: Path, seed: int) -> dict[str, tuple[list[Pictures], list[World]]]:
-    "Make the frames of each arm, and its worlds."
+def arms(folder: Path, seed: int) -> tuple[dict[str, list[Pictures]], list[World]]:
+    "Make the frames of each arm, and return the worlds of `rules`, too."
     count = FRAMES * 10 // 8
     original, balanced = (read_pictures(played(folder, name, [None], seed, count, balance=balance), 7, "train")
                           for name, balance in (("original", None), ("balanced", "class")))
@@ -145,8 +144,8 @@ def arms(folder: Path, seed: int) -> dict[str, tuple[list[Pictures], list[World]
     by_rules(loops["rules"])
     for cycle in range(1, CYCLES + 1):
         loops["model"].add(recorded(cycle))
-    return {"original": ([original], []), "balanced": ([balanced], []),
-            **{name: (loop.train, loop.worlds) for name, loop in loops.items()}}
+    return ({"original": [original], "balanced": [balanced], **{name: loop.train for name, loop in loops.items()}},
+            loops["rules"].worlds)
 
 
 def measured(reader: Reader, test: Pictures) -> dict[str, Any]:
@@ -168,12 +167,13 @@ def run(seed: int) -> dict[str, Any]:
     begun = time.process_time()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        made = arms(folder, seed)
+        made, worlds = arms(folder, seed)
         tests = {name: read_pictures(played(folder, f"test-{name}", [world], seed + first, TEST, per_episode=30), 7)
                  for name, world, first in (("original", None, 10_000), ("other", OTHER, 20_000))}
-        readers = {name: trained(parts, seed) for name, (parts, _) in made.items()}
-    return {"seed": seed, "frames": {name: sum(len(one.images) for one in parts) for name, (parts, _) in made.items()},
-            "worlds": {name: [world.settings() for world in worlds] for name, (_, worlds) in made.items() if worlds},
+        readers = {name: trained(parts, seed) for name, parts in made.items()}
+    return {"seed": seed, "machine": machine(), "rare": RARE, "shown": SHOWN, "hidden": HIDDEN,
+            "frames": {name: sum(len(one.images) for one in parts) for name, parts in made.items()},
+            "worlds": [world.settings() for world in worlds],
             "cells": {name: dict(zip(CLASSES, np.bincount(test.cells.ravel(), minlength=len(CLASSES)).tolist(),
                                      strict=True)) for name, test in tests.items()},
             "tests": {name: {arm: measured(reader, test) for arm, reader in readers.items()}
@@ -202,26 +202,24 @@ def write_prompt(seed: int = 990) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
-    parser.add_argument("--out", type=Path, help="write all of it as JSON; seeds that are there are not run again")
+    parser.add_argument("--out", type=Path, help="append a line for each seed; those that are there are not run again")
     parser.add_argument("--prompt", action="store_true", help="write the next prompt to a language model")
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.prompt:
         print(write_prompt())
         return
-    runs = json.loads(args.out.read_text())["runs"] if args.out and args.out.exists() else []
+    done = [one["seed"] for one in read_jsonl(args.out)] if args.out else []
     for seed in args.seeds:
-        if seed in [one["seed"] for one in runs]:
+        if seed in done:
             continue
-        runs.append(run(seed))
-        for test, found in runs[-1]["tests"].items():
-            for arm, one in found.items():
-                cells = runs[-1]["cells"][test]
-                rare = [one["recall"][name] for name in RARE if cells[name] >= SHOWN]
+        found = run(seed)
+        for test, arms_of in found["tests"].items():
+            for arm, one in arms_of.items():
+                rare = [one["recall"][name] for name in RARE if found["cells"][test][name] >= SHOWN]
                 print(f"seed {seed}, {test}, {arm}: rare {np.mean(rare):.1%}, night {one['night']:.1%}", flush=True)
-        if args.out:                                       # after each seed: what is there can be read
-            write_json(args.out, {"machine": machine(), "rare": RARE, "shown": SHOWN, "hidden": HIDDEN,
-                                  "other": OTHER.settings(), "runs": runs})
+        if args.out:
+            append_jsonl(args.out, found)
 
 
 if __name__ == "__main__":
