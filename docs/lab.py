@@ -1,6 +1,7 @@
 """The outputs that are stored in the notebooks of nbs/lab, so that they can be read where nothing is installed.
 
     python docs/lab.py experiment        # those of a recorded experiment: some seconds
+    python docs/lab.py frames            # those of readers of pictures: two minutes
     python docs/lab.py envgen            # those of `make run`: some minutes
     python docs/lab.py envgen FOLDER     # the same, from the folder of such a run that is finished
 

@@ -92,6 +92,12 @@ ROLES = {        # the arms of the experiments `roles_…`
 TASKS = {"roles_door_key": "A door and its key", "roles_coloured_keys": "Keys of two colours",
          "roles_two_doors": "Two doors", "roles_blocked": "A blocked door",      # those that are recorded are shown
          "roles_crafter": "Crafter: return of an episode"}
+READERS = {      # the arms of benchmarks/reader.py
+    "original": "the original game",
+    "balanced": "the original game, rare frames preferred",
+    "random": "half of it random worlds",
+    "rules": "half of it worlds chosen by rule for what was read badly",
+    "model": "half of it worlds that a language model wrote for what was read badly"}
 SCORE, AREA = "score at the end", "area under the curve"
 TO_80 = "steps to a score of 80"
 FIRST = {"feedback": "feedback", "mixture": "mixture"}      # the heading of the first column, where it is not worlds
@@ -504,6 +510,52 @@ def walker_speed() -> str:
         for row in rows], "l")
 
 
+@cache
+def readings(test: str) -> dict[str, dict[str, dict[int, float | None]]]:
+    "What readers of pictures got in a test: measure → arm → seed → number; `recall CLASS` is in percent, too."
+    found: dict[str, dict[str, dict[int, float | None]]] = defaultdict(lambda: defaultdict(dict))
+    for run in read_jsonl(BENCHMARKS / "reader.jsonl"):
+        shown = {name for name, count in run["cells"][test].items() if count >= run["shown"]}
+        for arm, one in run["tests"][test].items():
+            rare = {name: 100 * one["recall"][name] if name in shown else None for name in run["rare"]}
+            inside = shown - set(run["hidden"])
+            values = {"recall of rare classes, %": mean(rare.values()).value,
+                      "IoU of all classes, %": mean(100 * one["iou"][name] for name in inside).value,
+                      "read right by night, %": 100 * one["night"],
+                      "distance: steps off": mean(one["steps_off"].values()).value,
+                      **{f"recall {name}": value for name, value in rare.items()}}
+            for measure, value in values.items():
+                found[measure][arm][run["seed"]] = value
+    return found
+
+
+def reader() -> str:
+    "Readers of pictures in both tests: each measure, and how much more than that of the original game alone it is."
+    rows, measures = [], [name for name in readings("original") if not name.startswith("recall ") or "," in name]
+    for test, said in (("original", "original game"), ("other", "other rarities")):
+        for arm, text in READERS.items():
+            row, found = [said, f"`{arm}`: {text}"], readings(test)
+            for measure in measures:
+                digits = 2 if "steps" in measure else 1
+                row += [f"{mean(found[measure][arm].values()):.{digits}f}", "" if arm == "original" else
+                        f"{paired(found[measure][arm], found[measure]['original']):+.{digits}f}"]
+            rows.append(row)
+    return table(["test", "trained on", *(text for name in measures for text in (name, "more than `original`"))], rows,
+                 "ll")
+
+
+def reader_classes() -> Drawing:
+    "Of each rare class, how much more of it is read right than by the reader of the original game alone."
+    panels = {}
+    for arm in list(READERS)[1:]:
+        gains = {measure.removeprefix("recall "): paired(values[arm], values["original"])
+                 for measure, values in readings("original").items() if measure.startswith("recall ")}
+        panels[f"{arm}"] = {name.replace("of rare classes, %", "mean of these"): gain for name, gain in gains.items()
+                            if gain.low is not None}
+    return points(panels, "Recall of rare classes in the original game, in percentage points more than with frames of "
+                  "the original game alone: ten seeds, 95% intervals", zero=True)
+
+
 def language_model() -> str:
     "Eight runs with a language model beside the arms of the same version, seed by seed."
     live = read_jsonl(ROOT / "nbs" / "lab" / "experiments" / "recordings" / "live" / "results.jsonl")
@@ -619,7 +671,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
-          "heist": heist, "continuous": continuous, "walker speed": walker_speed, "language model": language_model,
+          "heist": heist, "continuous": continuous, "walker speed": walker_speed, "reader": reader,
+          "language model": language_model,
           "placeholders": placeholders, "experiments": experiments,
           "benchmark, card": benchmark_card, "benchmark": partial(benchmark_table, full=True),
           "benchmark, short": partial(benchmark_table, full=False), "records": records}
@@ -832,7 +885,7 @@ def figures() -> dict[Path, str]:
     return {ROOT / "docs" / f"{name}.svg": f"{alone(drawing)}\n" for name, drawing in (
         ("designed-worlds", gain_curves(paper)), ("mixture-area", area), ("mixture-end", end),
         ("next-goal", next_goal()), ("learners-end", seeds), ("paper-end", ends(paper)),
-        ("transfer-end", ends(opened("transfer"))), ("roles", over_tokens()))}
+        ("transfer-end", ends(opened("transfer"))), ("roles", over_tokens()), ("reader", reader_classes()))}
 
 
 def reports() -> dict[Path, str]:
