@@ -270,7 +270,8 @@ def whole(tmp_path_factory) -> dict[str, bytes]:
     return export_here(tmp_path_factory.mktemp("whole") / "out")
 
 
-@pytest.mark.parametrize("written, count", [("data/*.parquet", 3), ("minari/.crafter-train-v0/data/*/part-0.*", 2)])
+@pytest.mark.parametrize("written, count", [
+    ("data/*.parquet", 3), pytest.param("minari/.crafter-train-v0/data/*/part-0.*", 2, marks=pytest.mark.long)])
 def test_a_killed_export_goes_on_with_the_same_bytes(whole, tmp_path, written, count):
     process = subprocess.Popen([sys.executable, "-c", EXPORT, tmp_path / "out", "0"])
     while len(list((tmp_path / "out").glob(written))) < count and process.poll() is None:
@@ -283,7 +284,8 @@ def test_a_killed_export_goes_on_with_the_same_bytes(whole, tmp_path, written, c
     assert {name: found[name] for name in whole} == whole
 
 
-@pytest.mark.parametrize("frames_before, file", [(100, "train-"), (500, "crafter/train-v0")])
+@pytest.mark.parametrize("frames_before, file", [
+    (100, "train-"), pytest.param(500, "crafter/train-v0", marks=pytest.mark.long)])
 def test_a_full_disk_leaves_whole_files(whole, tmp_path, frames_before, file):
     done = subprocess.run([sys.executable, "-c", EXPORT, tmp_path / "out", "3000", str(frames_before)],
                           capture_output=True, text=True)
@@ -328,8 +330,8 @@ def test_minari_reads_the_episodes_without_loss(tmp_path, monkeypatch):
 
 def clone_behaviour(data: minari.MinariDataset) -> None:
     """Behaviour cloning (Pomerleau 1989): the network learns to do what was done."""
-    seen = torch.cat([torch.from_numpy(episode.observations[:-1]) for episode in data]).permute(0, 3, 1, 2) / 255
-    done = torch.cat([torch.from_numpy(episode.actions) for episode in data])
+    seen = torch.tensor(np.concatenate([episode.observations[:-1] for episode in data])).permute(0, 3, 1, 2) / 255
+    done = torch.tensor(np.concatenate([episode.actions for episode in data]))
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 8, 4), torch.nn.ReLU(), torch.nn.Flatten(),
                               torch.nn.Linear(16 * 15 * 15, int(data.action_space.n)))
