@@ -29,7 +29,7 @@ from envgen_nb.game.world import check_world, random_world
 from envgen_nb.results.report import write_report
 from envgen_nb.simulators import walker
 from envgen_nb.simulators.walker import STEP, STEPS, Course, Segment, Walker, WalkerWorld, engine, make_ground
-from envgen_nb.studio.play import Play, watched
+from envgen_nb.studio.play import Play, seen_picture, watched
 from envgen_nb.studio.worlds import Worlds, gallery_html, worlds_view
 
 
@@ -210,6 +210,7 @@ def test_the_agent_is_watched_in_a_course_and_in_the_game(run):
     assert set(after["possible"]) == Walker().start(course).possible and after["who"] == "after the last training"
     assert "left hip " in after["actions"][0] and after["sheet"]["width"] > 250 and after["seen"]["names"] == "numbers"
     assert watched(run, "", ["random"], steps=5)[0]["title"].endswith("the original game, seed 0")
+    assert seen_picture(np.array([-1, 0, 1], np.float32), {})[::8, 0, 0].tolist()[:3] == [24, 139, 255]
 
 
 def test_the_studio_shows_and_edits_courses(run):

@@ -195,7 +195,8 @@ def seen_picture(
 ) -> np.ndarray:           # (H, W, 3) uint8
     "Draw what the agent saw."
     if not isinstance(observation, dict):
-        return np.asarray(observation) if np.ndim(observation) == 3 else _cells(np.asarray(observation), 1.0)
+        seen = np.asarray(observation)
+        return seen if seen.ndim == 3 else _cells((seen + 1) / 2 if seen.dtype.kind == "f" else seen, 1.0)   # 0: grey
     rows = max((np.shape(value)[1] for value in observation.values() if np.ndim(value) > 1), default=8)
     parts = [_cells(np.asarray(value), highs[name], rows) for name, value in observation.items()]
     height = max(part.shape[0] for part in parts)
