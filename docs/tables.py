@@ -719,7 +719,13 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         return paired({seed: step / 1000 for seed, step in steps[arm].items()},
                       {seed: step / 2000 for seed, step in steps["none"].items()})
 
+    def more_read(arm: str, base: str = "original", test: str = "original",
+                  measure: str = "recall of rare classes, %") -> Estimate:
+        found = readings(test)[measure]
+        return paired(found[arm], found[base])
+
     pickaxe = measured("transfer_4m", "success at make_iron_pickaxe")
+    rare = readings("original")["recall of rare classes, %"]
     return [
         ("README.md", "`fixed` is ahead of `random` by {:.1f} in area", [_more("paper", "fixed", "random", AREA)]),
         ("README.md", "beside the best plain PPO: score {:.1f}, {:+.1f}, return {:+.1f};",
@@ -752,6 +758,17 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
           for found in (_end("ladders_4m", arm), *ladders(arm, "plain", "ladders_4m"))]),
         ("results_ladders", "between the two is {:+.1f} in score and {:+.1f} in return",
          ladders("lessons", "hand", "ladders_4m")),
+        ("results_frames", "reads {:.1f}% of the cells of rare classes right where one of the original game alone reads "
+         "{:.1f}%: {:+.1f} percentage points; with worlds that are chosen by rule, {:+.1f}.",
+         [*(mean(rare[arm].values()) for arm in ("model", "original")), more_read("model"), more_read("rules")]),
+        ("results_frames", "(`envgen frames --balance class`) give {:+.1f}, with", [more_read("balanced")]),
+        ("results_frames", "not shown to help ({:+.1f})", [more_read("random")]),
+        ("results_frames", "ahead of `balanced` ({:+.1f}), `model` is by {:+.1f};",
+         [more_read(arm, "balanced") for arm in ("rules", "model")]),
+        ("results_frames", "the order is the same: `model` {:+.1f}, `rules` {:+.1f}, `balanced` {:+.1f}, `random` "
+         "{:+.1f}.", [more_read(arm, test="other") for arm in ("model", "rules", "balanced", "random")]),
+        ("results_frames", "is better, by {:+.1f} percentage points;",
+         [more_read("model", measure="read right by night, %")]),
         ("results_roles", "(thousands of steps less than that half: {:+.1f})", [sooner("teacher")]),
         ("results_roles", "was or higher: {:+.1f} and {:+.1f} percentage points",
          [_more(name, "teacher", "none") for name in ("roles_door_key", "roles_blocked")]),
