@@ -748,8 +748,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
           for found in (_end("ladders_4m", arm), *ladders(arm, "plain", "ladders_4m"))]),
         ("results_ladders", "between the two is {:+.1f} in score and {:+.1f} in return",
          ladders("lessons", "hand", "ladders_4m")),
-        ("results_frames", "reads {:.1f}% of the cells of rare classes right where one of the original game alone reads "
-         "{:.1f}%: {:+.1f} percentage points; with worlds that are chosen by rule, {:+.1f}.",
+        ("results_frames", "reads {:.1f}% of the cells of rare classes right where one of the original game alone "
+         "reads {:.1f}%: {:+.1f} percentage points; with worlds that are chosen by rule, {:+.1f}.",
          [*(mean(rare[arm].values()) for arm in ("model", "original")), more_read("model"), more_read("rules")]),
         ("results_frames", "(`envgen frames --balance class`) give {:+.1f}, with", [more_read("balanced")]),
         ("results_frames", "not shown to help ({:+.1f})", [more_read("random")]),
