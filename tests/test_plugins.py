@@ -249,7 +249,7 @@ def test_the_games_that_pages_list_are_those_of_the_registry():
     root = Path(__file__).parent.parent
     own = own_names(games)
     lab = (root / "nbs" / "lab" / "envgen.ipynb").read_text()
-    assert f"# the game: {', '.join(own)}, one of a package" in lab
+    assert f"# the game: {', '.join(own)}, a package's" in lab
     guide = (root / "docs" / "guides" / "games.md").read_text()
     for name in own:
         game = games.find(name)
