@@ -98,6 +98,10 @@ READERS = {      # the arms of benchmarks/reader.py
     "random": "half of it random worlds",
     "rules": "half of it worlds chosen by rule for what was read badly",
     "model": "half of it worlds that a language model wrote for what was read badly"}
+DRIVERS = {      # the arms of benchmarks/reader_road.py
+    "original": "the original game",
+    "random": "half of it random scenes",
+    "critical": "half of it critical scenes, written by hand"}
 SCORE, AREA = "score at the end", "area under the curve"
 TO_80 = "steps to a score of 80"
 FIRST = {"feedback": "feedback", "mixture": "mixture"}      # the heading of the first column, where it is not worlds
@@ -544,6 +548,31 @@ def reader() -> str:
                  "ll")
 
 
+def off_road(test: str, measure: str) -> dict[str, dict[int, float]]:
+    "How far readers of the road are off in a test: arm → seed → number."
+    found = defaultdict(dict)
+    for run in read_jsonl(BENCHMARKS / "reader_road.jsonl"):
+        for arm, values in run["tests"][test].items():
+            found[arm][run["seed"]] = values[measure]
+    return found
+
+
+def reader_road() -> str:
+    "Readers of the road in both tests: how far they are off, and how much more than that of the original game alone."
+    rows, digits = [], {"near": 2, "distance": 2, "marks": 3, "heading": 2}
+    for test, said in (("original", "original game"), ("other", "other rarities")):
+        for arm, text in DRIVERS.items():
+            row = [said, f"`{arm}`: {text}"]
+            for measure, places in digits.items():
+                off = off_road(test, measure)
+                row += [f"{mean(off[arm].values()):.{places}f}", "" if arm == "original" else
+                        f"{paired(off[arm], off['original']):+.{places}f}"]
+            rows.append(row)
+    heads = ("a car nearer than 20 m, m", "nearer than 60 m, m", "marks, m", "heading, °")
+    head = ["test", "trained on", *(text for name in heads for text in (name, "more than `original`"))]
+    return table(head, rows, "ll")
+
+
 def reader_classes() -> Drawing:
     "Of each rare class, how much more of it is read right than by the reader of the original game alone."
     panels = {}
@@ -672,6 +701,7 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
           "heist": heist, "continuous": continuous, "walker speed": walker_speed, "reader": reader,
+          "reader, road": reader_road,
           "language model": language_model,
           "placeholders": placeholders, "experiments": experiments,
           "benchmark, card": benchmark_card, "benchmark": partial(benchmark_table, full=True),
@@ -769,6 +799,10 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          "{:+.1f}.", [more_read(arm, test="other") for arm in ("model", "rules", "balanced", "random")]),
         ("results_frames", "is better, by {:+.1f} percentage points;",
          [more_read("model", measure="read right by night, %")]),
+        ("results_frames", "named before**: {:+.1f} m for cars",
+         [paired(off_road("original", "near")["critical"], off_road("original", "near")["original"])]),
+        ("results_frames", "it is off by {:+.1f} m. Random",
+         [paired(off_road("original", "near")["critical"], off_road("original", "near")["random"])]),
         ("results_roles", "(thousands of steps less than that half: {:+.1f})", [sooner("teacher")]),
         ("results_roles", "was or higher: {:+.1f} and {:+.1f} percentage points",
          [_more(name, "teacher", "none") for name in ("roles_door_key", "roles_blocked")]),
