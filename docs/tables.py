@@ -533,19 +533,28 @@ def readings(test: str) -> dict[str, dict[str, dict[int, float | None]]]:
     return found
 
 
-def reader() -> str:
-    "Readers of pictures in both tests: each measure, and how much more than that of the original game alone it is."
-    rows, measures = [], [name for name in readings("original") if not name.startswith("recall ") or "," in name]
+def beside_original(arms: dict[str, str], values: dict[str, dict], digits: dict[str, int]) -> str:
+    """A table of readers in both tests: each measure, and how much more than that of the original game alone it is.
+
+    arms: name → text; values: test → measure → arm → seed → number; digits: measure → decimals."""
+    rows = []
     for test, said in (("original", "original game"), ("other", "other rarities")):
-        for arm, text in READERS.items():
-            row, found = [said, f"`{arm}`: {text}"], readings(test)
-            for measure in measures:
-                digits = 2 if "steps" in measure else 1
-                row += [f"{mean(found[measure][arm].values()):.{digits}f}", "" if arm == "original" else
-                        f"{paired(found[measure][arm], found[measure]['original']):+.{digits}f}"]
+        for arm, text in arms.items():
+            row = [said, f"`{arm}`: {text}"]
+            for measure, places in digits.items():
+                found = values[test][measure]
+                row += [f"{mean(found[arm].values()):.{places}f}",
+                        "" if arm == "original" else f"{paired(found[arm], found['original']):+.{places}f}"]
             rows.append(row)
-    return table(["test", "trained on", *(text for name in measures for text in (name, "more than `original`"))], rows,
-                 "ll")
+    head = ["test", "trained on", *(text for name in digits for text in (name, "more than `original`"))]
+    return table(head, rows, "ll")
+
+
+def reader() -> str:
+    "Readers of Crafter's pictures."
+    names = [name for name in readings("original") if not name.startswith("recall ") or "," in name]
+    return beside_original(READERS, {test: readings(test) for test in ("original", "other")},
+                           {name: 2 if "steps" in name else 1 for name in names})
 
 
 def off_road(test: str, measure: str) -> dict[str, dict[int, float]]:
@@ -558,19 +567,11 @@ def off_road(test: str, measure: str) -> dict[str, dict[int, float]]:
 
 
 def reader_road() -> str:
-    "Readers of the road in both tests: how far they are off, and how much more than that of the original game alone."
-    rows, digits = [], {"near": 2, "distance": 2, "marks": 3, "heading": 2}
-    for test, said in (("original", "original game"), ("other", "other rarities")):
-        for arm, text in DRIVERS.items():
-            row = [said, f"`{arm}`: {text}"]
-            for measure, places in digits.items():
-                off = off_road(test, measure)
-                row += [f"{mean(off[arm].values()):.{places}f}", "" if arm == "original" else
-                        f"{paired(off[arm], off['original']):+.{places}f}"]
-            rows.append(row)
-    heads = ("a car nearer than 20 m, m", "nearer than 60 m, m", "marks, m", "heading, °")
-    head = ["test", "trained on", *(text for name in heads for text in (name, "more than `original`"))]
-    return table(head, rows, "ll")
+    "Readers of the road: how far they are off."
+    heads = {"a car nearer than 20 m, m": ("near", 2), "nearer than 60 m, m": ("distance", 2),
+             "marks, m": ("marks", 3), "heading, °": ("heading", 2)}
+    values = {test: {head: off_road(test, name) for head, (name, _) in heads.items()} for test in ("original", "other")}
+    return beside_original(DRIVERS, values, {head: digits for head, (_, digits) in heads.items()})
 
 
 def reader_classes() -> Drawing:

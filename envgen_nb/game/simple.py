@@ -164,9 +164,11 @@ def _observe(self: SimpleVectorEnv) -> Any:
 @patch
 def _results(self: SimpleVectorEnv) -> dict[str, np.ndarray]:
     "The present episodes in numbers, with what has ended them where the game says it."
-    found, names = EpisodeVectorEnv._results(self), ("", *self.simulator.deaths)
-    deaths = {"death": np.array([names.index(game.death) for game in self.games], np.uint8)}
-    return found | (deaths if len(names) > 1 else {})
+    found = EpisodeVectorEnv._results(self)
+    if self.simulator.deaths:
+        names = ("", *self.simulator.deaths)
+        found["death"] = np.array([names.index(game.death) for game in self.games], np.uint8)
+    return found
 
 
 @patch

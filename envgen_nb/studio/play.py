@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['LARGEST', 'RANDOM', 'RULES', 'NO_AGENT', 'Keys', 'Reveal', 'png', 'Play', 'sheet', 'seen_picture', 'actions_taken',
-           'film', 'WatchScreen', 'in_words', 'places', 'seen_by_player', 'by_rules', 'players', 'watched', 'Watching',
-           'watch_view']
+           'film', 'WatchScreen', 'in_words', 'places', 'world_at', 'seen_by_player', 'by_rules', 'players', 'watched',
+           'Watching', 'watch_view']
 
 # %% ../../nbs/8_studio/08_play.ipynb #c91cd1d5
 import contextlib
@@ -279,6 +279,17 @@ def places(run: RunFolder) -> dict[str, str]:
     return found
 
 
+def world_at(
+    run: RunFolder,
+    place: str,          # one of `places`
+) -> World | None:       # None: the original game
+    "Return a world of a run; `ValueError` if it is not there any more."
+    if place not in places(run):
+        raise ValueError("this run has no such world any more: choose again")
+    cycle, _, number = place.partition(":")
+    return run.worlds(cycle)[int(number) - 1] if place else run.original
+
+
 def seen_by_player(simulator: Simulator) -> Preset | None:
     "Return a preset with the observations that the game's player by rules takes; None: there is no such player."
     return next((preset for preset in PRESETS.values() if simulator.player(preset.obs)), None)
@@ -312,8 +323,7 @@ def watched(
     known, there = places(run), players(run)
     if place not in known or not set(who) <= set(there):
         raise ValueError("this run has no such world or agent any more; press Refresh and choose again")
-    cycle, _, number = place.partition(":")
-    world: World = run.worlds(cycle)[int(number) - 1] if place else run.original
+    world = world_at(run, place)
     limit = min(steps, run.settings.world_length) if place else steps
     where, found = f"{known[place].partition(':')[0]}, seed {seed}", []
     for one in [name for name in there if name in who]:

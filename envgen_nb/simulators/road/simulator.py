@@ -130,7 +130,7 @@ def _place(world: RoadWorld, lanes: int, density: float, random: np.random.Gener
     cars[0]["kind"], cars[0]["free"], cars[0]["target_speed"] = AGENT, 0, SPEEDS[speed_index(start_speed(world))]
     return cars
 
-
+# %% ../../../nbs/9_simulators/road/03_simulator.ipynb #0352000b
 def _characters(cars: np.ndarray, world: RoadWorld, random: np.random.Generator) -> np.ndarray:
     "Make some drivers aggressive, and let some brake: the cars."
     aggressive, braking = random.random((2, len(cars)))
@@ -304,7 +304,7 @@ def view(self: Drive, size: tuple[int, int], above: bool = False,
 
 # %% ../../../nbs/9_simulators/road/03_simulator.ipynb #47ac340a
 _FRAME = (160, 240)                                       # of a labelled picture, pixels
-_KINDS = np.array(("own car", "car", "merging car", "barrier"))
+_KINDS = np.array(("own car", "car", "merging car", "barrier"))     # in the order of AGENT, TRAFFIC, MERGING, BARRIER
 COLUMNS = MappingProxyType({
     "distance_ahead": "metres to the car ahead in the lane, from bumper to bumper; 150: none is nearer",
     "closing_speed": "how much faster the agent is than that car, m/s; 0: there is none",
@@ -325,7 +325,7 @@ def labels(self: Drive) -> Labels:
     points = from_behind(scene.corners, agent, _FRAME)
     picture = paint(points, scene.colours, _FRAME, land(_FRAME))
     side = float(agent["y"] - WIDTH * agent["lane"])
-    objects = {"kind": _KINDS[np.searchsorted((AGENT, TRAFFIC, MERGING, BARRIER), cars["kind"])],
+    objects = {"kind": _KINDS[cars["kind"]],
                "ahead": cars["x"] - agent["x"], "right": cars["y"] - agent["y"], "in_lane": cars["lane"],
                "speed": cars["speed"], "acceleration": cars["acceleration"], "crashed": cars["crashed"] > 0}
     masks = [paint(points, values, _FRAME) for values in (scene.classes, scene.numbers)]

@@ -215,7 +215,7 @@ def _touch(one: Any, other: Any) -> tuple[bool, bool, float, float]:
             least, push_x, push_y = abs(distance), sign * nx, sign * ny
     return now, soon, push_x * least, push_y * least
 
-
+# %% ../../../nbs/9_simulators/road/01_traffic.ipynb #0172000b
 @inner
 def _kind(agent: Any, other: Any) -> int:
     "Return which of `CRASHES` it is, from 1."
