@@ -1,6 +1,7 @@
 """The walker: its ordinary game is Gymnasium's, and its courses are as they are written."""
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -22,7 +23,11 @@ from envgen_nb.cycle.settings import make_settings
 from envgen_nb.designer.base import DesignerError, Request, make_designer
 from envgen_nb.designer.prompt import first_prompt, load_templates
 from envgen_nb.designer.reply import read_reply
-from envgen_nb.experiment.file import OWN_FOLDER
+from envgen_nb.experiment.file import OWN_FOLDER, read_experiment
+from envgen_nb.experiment.folder import open_experiment
+from envgen_nb.experiment.places import make_place
+from envgen_nb.experiment.schedule import forecast
+from envgen_nb.extras.cli import _time_expected
 from envgen_nb.game.conformance import check_simulator
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.game.world import check_world, random_world
@@ -301,3 +306,11 @@ def test_the_ladders_of_the_experiment_lead_to_their_goals(file):
 def test_designers_that_start_from_own_moments_are_refused(designer):
     with pytest.raises(DesignerError, match="walker has no starts from the agent's own moments"):
         make_designer(designer).reply(Request(Walker(), "default", 2))
+
+
+def test_the_time_of_its_experiment_is_foretold(tmp_path):
+    "By training in this game, whose observations no other game has."
+    experiment = read_experiment("walker")
+    folder = open_experiment(experiment, tmp_path / "walker")
+    said = _time_expected(folder, experiment.runs(), forecast(folder, experiment.runs()), make_place("local", 2, None))
+    assert re.fullmatch(r"; about .+(seconds|minutes|hours), 2 at the same time", said)

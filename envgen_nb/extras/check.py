@@ -391,8 +391,9 @@ def training_speed(
     preset: Any,           # a `Preset`
     seconds: float,        # to measure for, about
     device: str = "cpu",
+    game: str = "crafter",
 ) -> tuple[float, dict[str, float], int]:     # environment steps per second; shares of the time; threads
-    "Measure the speed of PPO's training on Crafter, and the shares of simulating, acting and learning."
+    "Measure the speed of PPO's training in a game, and the shares of simulating, acting and learning."
     import torch
 
     from envgen_nb.agent.guards import keep_memory
@@ -402,11 +403,10 @@ def training_speed(
     torch.set_num_threads(1)
     keep_memory()
     try:
-        with closing(make_vec("crafter", num_envs=1, obs=preset.obs)) as venv:
+        with closing(make_vec(game, num_envs=1, obs=preset.obs)) as venv:
             learner = PPO(preset, venv.single_observation_space, venv.single_action_space, 0, device)
         threads = learner.speed_up()
-        with closing(make_vec("crafter", num_envs=preset.num_envs, obs=preset.obs, num_threads=threads,
-                              copy=False)) as venv:
+        with closing(make_vec(game, num_envs=preset.num_envs, obs=preset.obs, num_threads=threads, copy=False)) as venv:
             trainer, reports = Trainer(learner, venv), []
             trainer.rollout()                              # the first rollout is not counted
             begun = time.perf_counter()

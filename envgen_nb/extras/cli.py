@@ -329,8 +329,9 @@ def _time_expected(folder: Any, runs: Sequence[tuple[str, int]], expected: Any, 
         return ""
     seconds = expected.seconds
     if seconds is None:
-        preset = folder.experiment.settings_of(*runs[0]).agent_preset
-        seconds = expected.runs * START + 1.1 * expected.steps / training_speed(preset, 1.0)[0]
+        first = folder.experiment.settings_of(*runs[0])
+        speed = training_speed(first.agent_preset, 1.0, game=first.simulator)[0]
+        seconds = expected.runs * START + 1.1 * expected.steps / speed
     return f"; about {roughly(seconds / min(place.jobs, expected.runs))}, {place.jobs} at the same time"
 
 
