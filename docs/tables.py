@@ -72,6 +72,14 @@ ARMS = {      # what they are, in words
         "backward": "starts ever further back, in half of the games",
         "steps": "the same, with starts that are nearer to each other"}}
 ARMS["transfer_4m"] = ARMS["transfer"]
+ARMS["walker"] = {
+    "plain": "none, PPO in the ordinary game alone",
+    "domain_randomisation": "random ones, new all the time",
+    "plr": "of random ones those from which most can be learned",
+    "easy_to_hard": "practice worlds in a fixed order",
+    "rules": "practice worlds by the success rates",
+    "hand": "ladders that a person wrote",
+    "model": "ladders that a language model wrote once"}
 LADDERS = {      # the arms of the experiment `ladders`
     "plain": "none, PPO in the original game alone",
     "hand": "written by a person",
@@ -515,6 +523,22 @@ def walker_speed() -> str:
 
 
 @cache
+def walker_tests() -> str:
+    "What the agents of the experiment `walker` solve of the levels of ACCEL's test, and their returns there."
+    runs = json.loads((BENCHMARKS / "walker_tests.json").read_text())["runs"]
+    levels = list(next(iter(runs.values())))
+    found: dict[str, dict[str, dict[str, float]]] = {arm: {level: {} for level in levels} for arm in ARMS["walker"]}
+    solved = dict.fromkeys(ARMS["walker"], 0.0)
+    for name, of_run in runs.items():
+        arm, seed = name.split("/")
+        for level, one in of_run.items():
+            found[arm][level][seed] = one["return"]
+            solved[arm] += one["solved"] / len(of_run) / (len(runs) / len(solved))
+    return table(["worlds", *(level.replace("_", " ") for level in levels), "solved, %"], [
+        [f"`{arm}`", *(plus_minus(mean(found[arm][level].values())) for level in levels), f"{100 * solved[arm]:.1f}"]
+        for arm in found])
+
+
 def readings(test: str) -> dict[str, dict[str, dict[int, float | None]]]:
     "What readers of pictures got in a test: measure → arm → seed → number; `recall CLASS` is in percent, too."
     found: dict[str, dict[str, dict[int, float | None]]] = defaultdict(lambda: defaultdict(dict))
@@ -701,7 +725,7 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
-          "heist": heist, "continuous": continuous, "walker speed": walker_speed, "reader": reader,
+          "heist": heist, "continuous": continuous, "walker speed": walker_speed, "walker, tests": walker_tests, "reader": reader,
           "reader, road": reader_road,
           "language model": language_model,
           "placeholders": placeholders, "experiments": experiments,
