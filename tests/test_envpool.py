@@ -1,11 +1,14 @@
 """EnvPool's games: their episodes are EnvPool's own, and a run of one trains, goes on after a kill, and is shown."""
+import copy
 import importlib.util
 import shutil
 import sys
 
 import numpy as np
 import pytest
+from states import same
 
+from envgen_nb import PPO, train
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.events import Evaluated, Training
@@ -16,7 +19,7 @@ from envgen_nb.game.conformance import check_simulator
 from envgen_nb.game.simulator import get_simulator, make_vec
 
 needed = pytest.mark.skipif(importlib.util.find_spec("envpool") is None, reason="make test-all installs EnvPool")
-SMALL = dict(simulator="envpool:CartPole-v1", num_cycles=1, cycle_steps=1024, final_steps=512, evaluation_runs=1,
+SMALL = dict(simulator="envpool:CartPole-v1", num_cycles=1, cycle_steps=1024, final_steps=0, evaluation_runs=1,
              evaluation_episodes=4, threads=1, preset_options={"num_envs": 4, "rollout_steps": 64, "minibatches": 4})
 
 
@@ -70,24 +73,25 @@ def test_a_step_limit_and_a_quota():
 
 
 @needed
-def test_a_picture_of_atari_is_read_by_a_network(tmp_path):
-    """Pong: 84 × 84 × 4, frames as EnvPool has them, and a run with its defaults but for the numbers of steps."""
+def test_a_picture_of_atari_is_read_by_a_network():
+    """Pong: 84 × 84 × 4, frames as EnvPool has them, and its defaults train."""
     pong = get_simulator("envpool:Pong-v5")
     venv = pong.make_vec(num_envs=2, seed=1, num_threads=1)
     seen, _ = venv.reset()
     newest = venv.step([2, 2])[0]
     assert np.array_equal(newest[..., :3], seen[..., 1:]) and newest.shape == (2, 84, 84, 4)
-    settings = make_settings(simulator="envpool:Pong-v5", num_cycles=0, final_steps=64, evaluation_runs=1,
-                             evaluation_episodes=1, threads=1,
-                             preset_options=pong.defaults["preset_options"] | {"num_envs": 4, "rollout_steps": 16})
-    assert settings.agent_preset.network.encoder == "nature"
-    events = run_cycles(create_run(settings, tmp_path / "run").path)
-    assert any(isinstance(event, Training) for event in events)
+    settings = make_settings(simulator="envpool:Pong-v5")
+    preset = settings.agent_preset.replace(num_envs=2, rollout_steps=8)
+    assert preset.network.encoder == "nature" and preset.network.channels == (32, 64, 64)
+    learner = PPO(preset, venv.single_observation_space, venv.single_action_space, 0)
+    before = copy.deepcopy(learner.policy.state_dict())
+    train(learner, venv, 2 * preset.batch)
+    assert not same(before, learner.policy.state_dict())
 
 
 @needed
-def test_a_run_that_is_killed_begins_new_episodes(tmp_path, monkeypatch, long):
-    """A copy of the folder in the middle of training, as a kill leaves it, goes on to the end, twice in the same way."""
+def test_a_run_that_is_killed_begins_new_episodes(tmp_path, monkeypatch):
+    """A copy of the folder in the middle of training, as a kill leaves it, goes on to the end."""
     monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)
     path, rollouts = create_run(make_settings(**SMALL), tmp_path / "run").path, 0
     measured = []
