@@ -514,6 +514,15 @@ def walker_speed() -> str:
         for row in rows], "l")
 
 
+def envpool_speed() -> str:
+    "Steps per second of EnvPool's games, and the kit's ratio to EnvPool itself."
+    rows = json.loads((BENCHMARKS / "envpool_speed.json").read_text())["rows"]
+    return table(["game", "EnvPool, steps/s", "envgen_nb", "ratio", "copy=False", "ratio"], [
+        [row["game"], f"{row['EnvPool']['steps_per_second']:,}",
+         *(text for who in ("envgen_nb", "envgen_nb, copy=False")
+           for text in (f"{row[who]['steps_per_second']:,}", f"{row[who]['ratio']:.2f}"))] for row in rows], "l")
+
+
 @cache
 def readings(test: str) -> dict[str, dict[str, dict[int, float | None]]]:
     "What readers of pictures got in a test: measure → arm → seed → number; `recall CLASS` is in percent, too."
@@ -701,7 +710,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
-          "heist": heist, "continuous": continuous, "walker speed": walker_speed, "reader": reader,
+          "heist": heist, "continuous": continuous, "walker speed": walker_speed, "envpool speed": envpool_speed,
+          "reader": reader,
           "reader, road": reader_road,
           "language model": language_model,
           "placeholders": placeholders, "experiments": experiments,
