@@ -22,6 +22,7 @@ OLD_NUMPY := $(VENV)/numpy-1.26
 OLD_GYMNASIUM := $(VENV)/gymnasium-1.2.2
 CLUSTERS := $(VENV)/.clusters
 CURVES := $(VENV)/mlflow
+ENVPOOL := $(VENV)/.envpool
 DOCS := $(VENV)/.docs
 STEPS ?= 100000
 
@@ -39,7 +40,7 @@ PYTEST = $(BIN)/pytest -n auto --maxprocesses 8 --durations=10 --durations-min=1
 test: $(TESTS) browser
 	$(PYTEST) $(ARGS)
 
-test-all: $(TESTS) $(OLD_NUMPY) $(OLD_GYMNASIUM) $(CLUSTERS) $(CURVES) $(DOCS) browser
+test-all: $(TESTS) $(OLD_NUMPY) $(OLD_GYMNASIUM) $(CLUSTERS) $(CURVES) $(ENVPOOL) $(DOCS) browser
 	$(PYTEST) --long $(ARGS)
 
 test-gpu: $(TESTS)
@@ -63,6 +64,11 @@ $(CLUSTERS): requirements-clusters.lock | $(READY)
 $(CURVES): requirements-curves.lock | $(READY)
 	rm -rf $(CURVES)
 	$(LOCKED) --target $(CURVES) -r requirements-curves.lock
+
+# EnvPool's games are large: 0.75 GB, so only the long tests bring them.
+$(ENVPOOL): requirements-envpool.lock | $(READY)
+	$(LOCKED) -r requirements-envpool.lock
+	touch $(ENVPOOL)
 
 # The tests of the studio drive a real browser. Where there is none: Debian's, else the one that Playwright brings.
 browser: $(TESTS)
@@ -133,7 +139,7 @@ lock:
 	$(NOT_IN) requirements.lock .lock-all > requirements-test.lock
 	$(COMPILE) --extra docs --constraint .lock-all pyproject.toml | $(NO_CUDA) \
 	    | $(NOT_IN) .lock-all - > requirements-docs.lock
-	for name in heist clusters curves; do \
+	for name in heist clusters curves envpool; do \
 	    { grep '^#' requirements-$$name.lock; $(HEAD) requirements-$$name.lock | $(COMPILE) --no-deps -; } > .lock-new \
 	        && mv .lock-new requirements-$$name.lock || exit 1; \
 	done

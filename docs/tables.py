@@ -522,7 +522,15 @@ def walker_speed() -> str:
         for row in rows], "l")
 
 
-@cache
+def envpool_speed() -> str:
+    "Steps per second of EnvPool's games, and the kit's ratio to EnvPool itself."
+    rows = json.loads((BENCHMARKS / "envpool_speed.json").read_text())["rows"]
+    return table(["game", "EnvPool, steps/s", "envgen_nb", "ratio", "copy=False", "ratio"], [
+        [row["game"], f"{row['EnvPool']['steps_per_second']:,}",
+         *(text for who in ("envgen_nb", "envgen_nb, copy=False")
+           for text in (f"{row[who]['steps_per_second']:,}", f"{row[who]['ratio']:.2f}"))] for row in rows], "l")
+
+
 def walker_tests() -> str:
     "What the agents of the experiment `walker` solve of the levels of ACCEL's test, and their returns there."
     runs = json.loads((BENCHMARKS / "walker_tests.json").read_text())["runs"]
@@ -539,6 +547,7 @@ def walker_tests() -> str:
         for arm in found])
 
 
+@cache
 def readings(test: str) -> dict[str, dict[str, dict[int, float | None]]]:
     "What readers of pictures got in a test: measure → arm → seed → number; `recall CLASS` is in percent, too."
     found: dict[str, dict[str, dict[int, float | None]]] = defaultdict(lambda: defaultdict(dict))
@@ -725,7 +734,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
-          "heist": heist, "continuous": continuous, "walker speed": walker_speed, "walker, tests": walker_tests, "reader": reader,
+          "heist": heist, "continuous": continuous, "walker speed": walker_speed, "walker, tests": walker_tests,
+          "envpool speed": envpool_speed, "reader": reader,
           "reader, road": reader_road,
           "language model": language_model,
           "placeholders": placeholders, "experiments": experiments,

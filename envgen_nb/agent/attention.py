@@ -341,6 +341,9 @@ class PatchEncoder(nn.Module):
     def __init__(self, space: spaces.Box, network: Network):
         super().__init__()
         shape = picture_shape(space, network.encoder)
+        if shape[2] != 3:
+            raise ValueError(f"the encoder {network.encoder!r} reads pictures in colour, not of {shape[2]} channels: "
+                             "take the encoder nature")
         context, width, size = _CONTEXT, network.hidden[0], network.embedding
         rows, columns = (n // network.patch for n in shape[:2])
         if not rows * columns:

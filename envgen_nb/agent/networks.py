@@ -103,15 +103,15 @@ def dense(
 
 # %% ../../nbs/3_agent/02_networks.ipynb #086b3ccb
 def picture_shape(space: spaces.Space, encoder: str) -> tuple[int, ...]:
-    "Return (H, W, 3); `ValueError` unless the observations are such pictures of bytes."
+    "Return (H, W, C); `ValueError` unless the observations are such pictures of bytes."
     if not (isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
-            and space.shape[2] == 3):
-        raise ValueError(f'the encoder {encoder!r} reads pictures (H, W, 3) of bytes (obs="pixels"), not {space}')
+            and space.shape[2] < min(space.shape[:2])):
+        raise ValueError(f'the encoder {encoder!r} reads pictures (H, W, C) of bytes (obs="pixels"), not {space}')
     return space.shape
 
 
 class Pixels(nn.Module):
-    "Pictures (B, H, W, 3) of bytes to features, by convolutions and dense layers."
+    "Pictures (B, H, W, C) of bytes to features, by convolutions and dense layers."
 
     def __init__(self, layers: list[nn.Module], space: spaces.Box, network: Network, first: float, scale: float):
         super().__init__()
@@ -167,7 +167,7 @@ class Impala(Pixels):
     "The encoder of `paper`."
 
     def __init__(self, space: spaces.Box, network: Network):
-        layers, inputs = [], 3
+        layers, inputs = [], picture_shape(space, network.encoder)[2]
         for i, channels in enumerate(network.channels):
             layers += [_conv(inputs, channels, normed=i > 0), nn.MaxPool2d(3, stride=2, padding=1), Norm(channels)]
             layers += [ResidualBlock(channels, 1 / math.sqrt(len(network.channels) * network.blocks))
@@ -180,7 +180,7 @@ class Nature(Pixels):
     "The classic encoder, for comparisons."
 
     def __init__(self, space: spaces.Box, network: Network):
-        layers, inputs, scale = [], 3, math.sqrt(2)
+        layers, inputs, scale = [], picture_shape(space, network.encoder)[2], math.sqrt(2)
         for channels, (kernel, stride) in zip(network.channels, ((8, 4), (4, 2), (3, 1)), strict=True):
             layers.append(Layer(nn.Conv2d(inputs, channels, kernel, stride), scale=scale))
             inputs = channels

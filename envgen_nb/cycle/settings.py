@@ -25,13 +25,14 @@ from ..agent.presets import Preset, encoders, get_preset
 from ..agent.reward import rewards
 from ..curriculum import curricula
 from ..designer.prompt import check_words, load_templates, take_words
-from ..designer.base import Designer, DesignerError, check_consent, designers, make_designer
+from ..designer.base import Designer, DesignerError, check_consent, designers, designs_worlds, make_designer
 from ..designer.trust import Destination, destinations, is_allowed, name_destinations, refusal
 from ..game.episodes import Curriculum
 from ..game.files import local_path
 from ..game.registry import is_target
 from ..game.simulator import games, get_simulator, vocabularies
 from ..game.words import counted
+from ..game.world import parameters
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #6d06eb57
 # settings that had another name before 0.3, as files and command lines may still have it
@@ -182,6 +183,9 @@ def _check_names(settings: RunSettings) -> None:
     curricula.check(settings.curriculum)
     rewards.check(settings.reward)
     designers.check(settings.designer)                         # it is imported when it is asked
+    if designs_worlds(settings.designer) and not parameters(simulator.world_class(settings.vocabulary)):
+        raise ValueError(f"designer: {settings.simulator} has no settings, so no world can be designed: set the "
+                         "designer to none")
     get_device(settings.device, must_exist=False)
     if 0 < settings.num_candidates < settings.num_worlds:
         raise ValueError(f"num_candidates: {settings.num_worlds} worlds cannot be chosen out of "

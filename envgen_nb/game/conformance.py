@@ -25,7 +25,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 from .simulator import Simulator
-from .vector import EpisodeVectorEnv, random_actions
+from .vector import EpisodeVectorEnv, random_actions, world_fingerprint
 from .world import World, check_world, parameters, random_world
 from .world_files import load_worlds
 
@@ -565,7 +565,7 @@ def check_refusals(setup: Setup) -> None:
     for call, wrong in calls:
         refused(lambda call=call, wrong=wrong: call(wrong), f"{wrong!r:.80}")
         assert known() == before, f"{wrong!r:.80} is refused, and yet changes something"
-    for worlds, length in others:
+    for worlds, length in others if world_fingerprint(first) != world_fingerprint(second) else others[:2]:
         other = setup.make(worlds=worlds, length=length)
         other.reset()
         refused(lambda other=other: other.set_state(states), "a state of a world that is not known")
@@ -594,6 +594,7 @@ def check_simulator(
     for obs in simulator.observations:
         check_labels(simulator, obs)
         setup = Setup(simulator, obs, (None, world), num_envs, length, options)
-        for check in CHECKS.values():
-            check(setup)
+        for name, check in CHECKS.items():
+            if simulator.exact_states or not name.startswith("states"):
+                check(setup)
             setup.close()

@@ -30,15 +30,20 @@ class Registry:
         base: type | None,        # they are subclasses of it; None: they are functions
         own: Mapping[str, str],   # the kit's: name → "package.module:Class"
         renamed: Mapping[str, str] = MappingProxyType({}),   # names of earlier versions → those of today
+        families: Mapping[str, str] = MappingProxyType({}),  # family → "package.module:function", see `in_family`
     ):
         self.kind, self.group, self.base = kind, group, base
-        self.targets = dict(own)
+        self.targets, self.families = dict(own), dict(families)
         self.renamed, self.mentioned = dict(renamed), set[str]()
         self.written: set[str] = set()
 
     def __contains__(self, name: object) -> bool:
         "True if a name is one of `names`; packages are searched only for those that are not the kit's."
-        return name in self.targets or name in self._installed()
+        return name in self.targets or self.in_family(name) or name in self._installed()
+
+    def in_family(self, name: object) -> bool:
+        "True for `envpool:Pong-v5`, if `envpool` is a family: its function makes the class of `Pong-v5`."
+        return isinstance(name, str) and ":" in name and name.partition(":")[0] in self.families
 
     def names(self) -> tuple[str, ...]:
         "The names of the kit, of this process and of installed packages."
@@ -73,7 +78,8 @@ class Registry:
         if name not in self and not is_target(name):
             own = "class of your own is written as package.module:Class" if self.base else (
                 "function of your own is written as package.module:function")
-            raise ValueError(f"no {self.kind} is called {name!r}; known: {', '.join(self.names()) or 'none'}. A {own}")
+            known = (*self.names(), *(f"{family}:NAME" for family in self.families))
+            raise ValueError(f"no {self.kind} is called {name!r}; known: {', '.join(known) or 'none'}. A {own}")
 
     def usable(self, name: str) -> bool:
         "True if the class of this name may be imported."
@@ -107,13 +113,16 @@ def find(self: Registry, name: str) -> Any:
 @patch
 def _load(self: Registry, name: str) -> Any:
     "Import the object of this name."
-    offered = [self.targets[name]] if name in self.targets else self._installed().get(name, [name])
+    family, _, member = name.partition(":")
+    own = self.families[family] if self.in_family(name) else self.targets.get(name)
+    offered = [own] if own else self._installed().get(name, [name])
     if len(offered) > 1:
         raise ValueError(f"several installed packages offer a {self.kind} {name!r}: {', '.join(offered)}; write "
                          "one of these instead, or uninstall the others")
     module, _, attribute = offered[0].partition(":")
     try:
-        return getattr(importlib.import_module(module), attribute)
+        found = getattr(importlib.import_module(module), attribute)
+        return found(member) if self.in_family(name) else found
     except (ImportError, AttributeError) as error:
         raise ValueError(f"the {self.kind} {name} cannot be imported: {error}. Its package has to be installed, "
                          "or be in a folder that PYTHONPATH names") from error

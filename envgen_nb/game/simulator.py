@@ -166,6 +166,7 @@ class Simulator(ABC):
     requires: ClassVar[Mapping[str, tuple[str, ...]]] = _NONE   # objective → see `prerequisites`
     scoring: ClassVar[str] = ""                        # how `score` and reward are made, and what is not seen, in words
     practice_settings: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = _NONE   # objective → see `practice`
+    exact_states: ClassVar[bool] = True                # False: `set_state` begins new episodes in place of those saved
     shows_path: ClassVar[bool] = False                 # `preview` takes path=True and draws the way to the goal
 
     @property
@@ -351,7 +352,8 @@ games = Registry("game", "envgen_nb.games", Simulator, {"crafter": "envgen_nb.si
                                                         "heist": "envgen_nb.simulators.heist.simulator:Heist",
                                                         "minigrid": "envgen_nb.simulators.minigrid:MiniGrid",
                                                         "walker": "envgen_nb.simulators.walker:Walker",
-                                                        "road": "envgen_nb.simulators.road.simulator:Road"})
+                                                        "road": "envgen_nb.simulators.road.simulator:Road"},
+                 families={"envpool": "envgen_nb.simulators.envpool:envpool_game"})
 
 # %% ../../nbs/1_game/04_simulator.ipynb #3b955b7d
 def get_simulator(name: str) -> Simulator:
