@@ -2,6 +2,7 @@
 # make run        the main job: four EnvGen cycles on Crafter, no key and no GPU needed
 # make lab        JupyterLab on copies of the notebooks, in lab/: envgen.ipynb open, the workshops in lab/workshop
 # make app        the studio without code around it, for a class: a name for each, and a board of all
+# make human      a strong agent for Crafter, 4 million steps, and its report, with the player by rules beside it
 # make test       what every change needs, in ten minutes: notebooks, tests, export is clean, lint
 # make test-all   the long forms of the tests, and nothing else: half an hour more
 # make test-gpu   the tests of learners and of killed runs on the NVIDIA GPU that is there
@@ -26,13 +27,21 @@ ENVPOOL := $(VENV)/.envpool
 DOCS := $(VENV)/.docs
 STEPS ?= 100000
 
-.PHONY: help run test test-all test-gpu browser parity lab app docs lock
+.PHONY: help run human test test-all test-gpu browser parity lab app docs lock
 
 help:
 	@sed -n -e '/^#/!q' -e 's/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
 
 run: $(READY)
 	$(BIN)/envgen run crafter $(ARGS)
+
+# With the ladders that a person wrote; RUN=FOLDER for another run than the first.
+RUN ?= runs/human
+human: $(READY)
+	$(BIN)/envgen run crafter -p folder $(RUN) -p learner ppo-rare -p preset symbols-long -p vocabulary extended \
+	    -p designer ladders -p designer_options '{"file": "nbs/lab/experiments/worlds/steps.json"}' \
+	    -p curriculum_options '{"begin": 0.0625}' -p num_cycles 4 -p cycle_steps 1000000 -p final_steps 0 $(ARGS)
+	$(BIN)/envgen report $(RUN) --rules
 
 # ARGS="--durations=0" lists what takes how long.
 PYTEST = $(BIN)/pytest -n auto --maxprocesses 8 --durations=10 --durations-min=1

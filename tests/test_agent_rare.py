@@ -1,4 +1,4 @@
-"""What `ppo-rare` remembers is what happened: its examples and pairs, while a curriculum cuts and resumes episodes."""
+"""What `ppo-rare` remembers is what happened, while a curriculum cuts and resumes episodes; its options; old states."""
 
 import contextlib
 import dataclasses
@@ -6,6 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from states import same
 
 from envgen_nb.agent.learner import learners, make_rollout, tree_map
 from envgen_nb.agent.presets import get_preset
@@ -17,6 +18,7 @@ from envgen_nb.simulators.crafter.symbols import THINGS, present
 
 CRAFTER = get_simulator("crafter")
 SMALL = get_preset("symbols", hidden=(16, 16), num_envs=6, rollout_steps=20, epochs=1, minibatches=2)
+MINIGRID = get_simulator("minigrid")
 WORLDS = [CRAFTER.practice(name)[0] for name in ("collect_wood", "collect_stone", "place_table")]
 
 
@@ -37,6 +39,8 @@ def history():
         trainer, steps, episode = Trainer(learner, venv, EnvGen(6, 0, 0.5)), [], np.arange(6)
         after, learn = [], learner.learn
         learner.learn = lambda *arguments: (after.append(playing(venv)), learn(*arguments))[1]   # before any change
+        worlds, step = [], venv.step
+        venv.step = lambda actions: (worlds.append(venv.running["world"]), step(actions))[1]
         for k in range(24):
             if k % 4 == 0:
                 trainer.begin([1, 2, 3], 4 * SMALL.batch)
@@ -48,7 +52,9 @@ def history():
                 over = (kept.terminated | kept.truncated)[t].numpy()
                 steps.append({"obs": tree_map(lambda value, t=t: value[t].clone(), kept.obs), "over": over,
                               "actions": kept.actions[t].clone(), "unlocked": kept.unlocked[t].clone(),
-                              "episode": episode.copy()})
+                              "rewards": kept.rewards[t].clone(), "episode": episode.copy(),
+                              "world": worlds[len(steps)]})
+                assert np.array_equal(kept.designed[t], worlds[len(steps) - 1] > 0)
                 episode = np.where(over, episode + 100, episode)
     del learner.learn                                    # that of its class again
     torch.set_num_threads(threads)
@@ -56,21 +62,21 @@ def history():
 
 
 def test_examples_are_pieces_of_one_episode_that_end_with_the_achievement(history):
+    "With the rewards of the game alone, under the kind of episode that it was."
     learner, steps = history
-    examples, checked = learner.examples, 0
+    examples, kinds, checked = learner.examples, set(), 0
     obs = {name: torch.stack([step["obs"][name] for step in steps]) for name in steps[0]["obs"]}
-    actions = torch.stack([step["actions"] for step in steps])
-    unlocked = torch.stack([step["unlocked"] for step in steps])
-    episodes = np.stack([step["episode"] for step in steps])
+    actions, rewards, unlocked = (torch.stack([step[name] for step in steps])
+                                  for name in ("actions", "rewards", "unlocked"))
+    episodes, worlds = (np.stack([step[name] for step in steps]) for name in ("episode", "world"))
     for row in examples.lengths.nonzero()[:, 0].tolist():
-        length, objective = int(examples.lengths[row]), row // Examples.KEPT
-        found = []
+        length, (kind, objective) = int(examples.lengths[row]), divmod(row // Examples.KEPT, len(CRAFTER.objectives))
+        kept, found = {name: value[row, -length:] for name, value in examples.kept["obs"].items()}, []
         for t in range(length - 1, len(steps)):
             part = slice(t + 1 - length, t + 1)
             for n in range(6):
-                if (unlocked[t, n, objective] and torch.equal(actions[part, n], examples.kept["actions"][row, :length])
-                        and all(torch.equal(value[part, n], examples.kept["obs"][name][row, :length])
-                                for name, value in obs.items())):
+                if (unlocked[t, n, objective] and torch.equal(actions[part, n], examples.kept["actions"][row, -length:])
+                        and all(torch.equal(value[part, n], kept[name]) for name, value in obs.items())):
                     found.append((t, n))
         assert len(found) == 1, f"example {row} happened {len(found)} times"
         (t, n), = found
@@ -78,8 +84,14 @@ def test_examples_are_pieces_of_one_episode_that_end_with_the_achievement(histor
         alone = t == 0 or episodes[t - 1, n] != episodes[t, n]
         assert alone or not unlocked[t - 1, n, objective], "it had been achieved before"
         assert length == Examples.LENGTH or t + 1 == length or episodes[t - length, n] != episodes[t, n], "too short"
+        assert torch.equal(rewards[t + 1 - length:t + 1, n], examples.kept["rewards"][row, -length:])
+        assert kind == (worlds[t, n] > 0)
+        if t + 1 < len(steps) and episodes[t + 1, n] == episodes[t, n]:
+            assert examples.kept["goes_on"][row] and all(
+                torch.equal(value[t + 1, n], examples.kept["after"][name][row]) for name, value in obs.items())
+        kinds.add((kind, objective))
         checked += 1
-    assert checked > 40 and len(set((examples.lengths.nonzero()[:, 0] // Examples.KEPT).tolist())) > 4
+    assert checked > 40 and len(kinds) > 4 and {kind for kind, _ in kinds} == {0, 1}
 
 
 def test_what_counts_as_met_is_what_was_together(history):
@@ -100,3 +112,46 @@ def test_an_environment_that_is_silent_is_refused(history):
     rollout = make_rollout(2, 6, learner.observation_space)
     with pytest.raises(ValueError, match="`unlocked`"):
         learner.learn(dataclasses.replace(rollout, carry=learner.start(6), next_carry=learner.start(6)))
+
+
+def start(game, **options):
+    "A trainer in a game with a designed world, in half of the sub-environments."
+    preset = SMALL.replace(num_envs=4)
+    venv = game.make_vec([None], num_envs=4, seed=0, obs="symbols", length=60)
+    venv.add_worlds(game.practice(game.objectives[0])[:1], 25)
+    learner = learners.find("ppo-rare").for_game(game, preset, **options)(
+        preset, venv.single_observation_space, venv.single_action_space, 0)
+    trainer = Trainer(learner, venv, EnvGen(4, 0, 0.5))
+    trainer.begin([1], 6 * preset.batch)
+    return trainer
+
+
+@pytest.mark.parametrize("game, options", [
+    (CRAFTER, {"novelty": "things"}), (CRAFTER, {"stratified": False}), (CRAFTER, {"novelty": "rnd"}), (MINIGRID, {})])
+def test_with_every_option_a_stopped_training_goes_on_with_the_same_bits(game, options):
+    straight, stopped = start(game, **options), start(game, **options)
+    reports = [straight.rollout() for _ in range(6)]
+    for _ in range(3):
+        stopped.rollout()
+    rebuilt = start(game, **options)
+    rebuilt.load_state_dict(stopped.state_dict())
+    for _ in range(3):
+        rebuilt.rollout()
+    assert same(straight.state_dict(), rebuilt.state_dict())
+    assert any(report.metrics["novelty"] > 0 for report in reports)
+    assert not same(straight.learner.policy.state_dict(), start(game, **options).learner.policy.state_dict())
+
+
+def test_a_state_from_before_kinds_of_episodes_were_counted_is_read():
+    "Its weights stay, and what is rare is counted anew."
+    trainer = start(CRAFTER)
+    trainer.rollout()
+    state = trainer.learner.state_dict()
+    state["pairs"]["share"] = state["pairs"]["share"][0]
+    state["examples"]["kept"] = {name: state["examples"]["kept"][name] for name in ("obs", "actions")} | {
+        "returns": state["examples"]["kept"]["rewards"]}
+    other = start(CRAFTER)
+    other.learner.load_state_dict(state)
+    assert same(other.learner.policy.state_dict(), trainer.learner.policy.state_dict())
+    assert same(other.learner.examples.state_dict(), start(CRAFTER).learner.examples.state_dict())
+    other.rollout()

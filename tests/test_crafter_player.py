@@ -11,6 +11,7 @@ from envgen_nb.cycle.runs import load_agent, open_run
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.experiment.batch import play
 from envgen_nb.game.simulator import get_simulator
+from envgen_nb.results.report import write_report
 
 
 def test_other_games_and_other_eyes_are_refused():
@@ -52,6 +53,8 @@ def test_a_run_with_it(tmp_path):
     recording = record(get_simulator("crafter"), agent=agent, seed=1, steps=60)
     assert {"collect_wood", "place_plant"} & set(recording.reached)
     assert play(runs[0], tmp_path / "clip.gif", steps=20)
+    pages = [write_report(runs[0], rules=rules).read_text() for rules in (False, True)]
+    assert [page.count("<b>The player by rules</b>") for page in pages] == [0, 1]
 
 
 @pytest.mark.long

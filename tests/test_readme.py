@@ -66,6 +66,16 @@ def test_make_run(run):
     assert RunFolder(run).finished() and (run / "envgen.ipynb").exists() and (run / "report.html").exists()
 
 
+@pytest.mark.long
+def test_make_human(tmp_path):
+    """A run with ladders, and its report with the player by rules."""
+    (Path(sys.executable).parent.parent / ".ready").touch()
+    sh([*MAKE, "human", f"RUN={tmp_path / 'run'}", f"ARGS={TINY} -p cycle_steps 8192"])
+    run = RunFolder(tmp_path / "run")
+    assert run.finished() and run.settings.learner == "ppo-rare" and run.settings.design == "ladders"
+    assert (run.path / "report.html").read_text().count("<b>The player by rules</b>") == 1
+
+
 def test_make_test_runs_everything():
     short, long = (sh([*MAKE, "-n", target]).stdout for target in ("test", "test-all"))
     assert "pytest -n auto" in short and "--long" not in short and "pytest -n auto" in long and "--long" in long

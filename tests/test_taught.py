@@ -24,7 +24,7 @@ from envgen_nb.cycle.runs import load_agent
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.design import BudgetError
 from envgen_nb.designer.teacher import FromTable, Question, Shuffled, Table, TeacherError, read_answers, teachers
-from envgen_nb.extras.taught import imitation_loss, make_teacher, read_options, teaching
+from envgen_nb.extras.taught import TaughtOptions, imitation_loss, make_teacher, teaching
 from envgen_nb.game.files import read_jsonl
 from envgen_nb.game.simulator import get_simulator
 
@@ -179,7 +179,7 @@ def test_a_teacher_of_a_package_reads_its_own_file(tmp_path, monkeypatch):
     pytest.importorskip("minigrid")
     monkeypatch.setitem(teachers.targets, "brief", f"{__name__}:Brief")
     (tmp_path / "brief.txt").write_text("Be brief.")
-    options = read_options({"teacher": "brief", "teacher_options": {"file": str(tmp_path / "brief.txt")}})
+    options = TaughtOptions(teacher="brief", teacher_options={"file": str(tmp_path / "brief.txt")})
     assert make_teacher(options, get_simulator("minigrid"), tmp_path).words == "Be brief."
 
 
@@ -232,7 +232,7 @@ def test_the_teacher_is_followed_and_leaves():
     known = found.sum(1) > 0
     assert np.allclose(logits.softmax(1).detach().numpy()[known], found[known], atol=0.02)
     assert (logits.detach().numpy()[~known] == 0).all()
-    options = read_options({"coef": 4, "coef_last": 1, "anneal_steps": 100, "until_steps": 150})
+    options = TaughtOptions(coef=4, coef_last=1, anneal_steps=100, until_steps=150)
     assert [options.coefficient(steps) for steps in (0, 50, 100, 149, 150)] == [4, 2.5, 1, 1, 0]
 
 

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Carry', 'learners', 'Truncation', 'Rollout', 'make_rollout', 'tree_map', 'as_arrays', 'tree_index', 'tree_concat',
            'tree_copy_', 'batch_size', 'generators', 'noop', 'Learner', 'RandomLearner', 'require_for',
-           'scripted_player', 'ScriptedLearner']
+           'scripted_player', 'ScriptedLearner', 'read_options']
 
 # %% ../../nbs/3_agent/03_learner.ipynb #e964834f
 import copy
@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 from gymnasium import spaces
+from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
 from .networks import get_device
@@ -59,6 +60,11 @@ class Rollout:
         """Return what had been achieved after each step in the episode that the step was in, (T, N, objectives) bool on
         the CPU; None if the environment does not say it."""
         return self.extras.get("unlocked")
+
+    @property
+    def designed(self) -> Tensor:
+        "Return which steps were in designed worlds, (T, N) bool on the CPU; none if the environment does not say it."
+        return self.extras.get("designed", torch.zeros(self.rewards.shape, dtype=torch.bool))
 
     def keep(self, t: int, extras: dict[str, Tensor]) -> None:
         "Copy the extras of a step."
@@ -361,3 +367,19 @@ learners = Registry("learner", "envgen_nb.learners", Learner, {
     "ppo-rare": "envgen_nb.extras.rare:RarePPO", "ad": "envgen_nb.extras.distillation:Distillation",
     "taught": "envgen_nb.extras.taught:Taught", "model": "envgen_nb.extras.player:ModelPlayer",
     "random": "envgen_nb.agent.learner:RandomLearner", "scripted": "envgen_nb.agent.learner:ScriptedLearner"})
+
+
+def read_options(
+    given: dict[str, Any],     # `learner_options` of a run, as a person wrote them
+    kind: type[BaseModel],     # the learner's class of them
+) -> Any:                      # of this class
+    "Check a learner's own options; `ValueError` in plain words."
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(kind.model_fields)
+            raise ValueError(f"it has no setting {where!r}; it takes: {known}") from None
+        raise ValueError(f"{where}: {first['msg']}") from None

@@ -102,7 +102,7 @@ class Algorithm:
     entropy_coef: float = 0.01     # weight of the entropy bonus, per nat
     max_grad_norm: float = 0.5     # the gradient's L2 norm is cut to this
     prediction_coef: float = 0.0   # weight of predicting what an action changes; 0: nothing is predicted
-    novelty_coef: float = 0.1      # of "ppo-rare": the reward for a pair of things that was never together; 0: none
+    novelty_coef: float = 0.1      # of "ppo-rare": the reward for what never was before (two things together); 0: none
     imitation_steps: int = 1       # of "ppo-rare": steps of Adam on its own rare achievements after each rollout
     microbatches: int = 2            # parts of a minibatch that threads can work on at once; on a GPU it stays whole
     phase_rollouts: int = 8          # rollouts between two phases of "ad", Achievement Distillation; as published,

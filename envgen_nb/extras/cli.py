@@ -463,6 +463,7 @@ def _submit(args: argparse.Namespace) -> int:
 # %% ../../nbs/extras/07_cli.ipynb #ed5d71b1
 @subcommand(*RUN,
             arg("--out", type=path, help="where; default: report.html in the run folder"),
+            flag("--rules", "of a run: show the game's player by rules beside the agent"),
             flag("--interactive", "of a run also report-interactive.html: figures in which one can zoom, with the "
                  "library that draws them (4.9 MB)"))
 def _report(args: argparse.Namespace) -> int:
@@ -477,7 +478,7 @@ def _report(args: argparse.Namespace) -> int:
     from envgen_nb.results.report import write_interactive, write_report
     run = RunFolder(_open(args).path, snapshot=True)
     with parts_bar() as tell:
-        written = write_report(run, args.out, tell)
+        written = write_report(run, args.out, tell, args.rules)
     print(written)
     if args.interactive:
         print(write_interactive(run))

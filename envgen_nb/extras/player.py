@@ -24,12 +24,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from ..agent.evaluate import Evaluation, success_rates
-from ..agent.learner import Carry, Learner, as_arrays, batch_size, noop
+from ..agent.learner import Carry, Learner, as_arrays, batch_size, noop, read_options
 from ..agent.presets import Preset
 from ..designer.base import NO_USAGE, Usage, make_designer
 from ..designer.design import ModelCalls
 from ..designer.prompt import fill, packaged
-from .taught import model_calls, read_options, text_layer
+from .taught import model_calls, text_layer
 from ..game.files import append_jsonl, parse_json, read_jsonl, write_json, write_text
 from ..game.simulator import Simulator, TextLayer
 from ..game.words import counted

@@ -45,7 +45,7 @@ class Player(ABC):
 
 
 class Things(NamedTuple):
-    "The things of a game that an agent can have, or be next to."
+    "What an agent can have, or be next to: a learner may count how seldom these are together."
     names: tuple[str, ...]
     present: Callable[[Any], np.ndarray]    # observations (…), as the environment gives them → (…, things) bool
 

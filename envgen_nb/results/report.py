@@ -27,6 +27,7 @@ import numpy as np
 from PIL import Image
 
 from ..agent.clips import Recording, record
+from ..agent.learner import ScriptedLearner
 from ..cycle.edit import PLAN, position
 from ..cycle.context import in_the_original, is_edited, origins, tried_out, world_records
 from ..cycle.events import worked
@@ -173,17 +174,22 @@ def small_clip(recording: Recording) -> tuple[bytes, bytes]:   # moving, and sti
     return buffer.getvalue(), webp(recording.frames[0], width, 60)
 
 # %% ../../nbs/6_results/09_report.ipynb #621fb4a4
-def agent_html(run: RunFolder, steps: int = 200) -> str:
-    "Return clips of the agent before and after, and stills of when it reached an objective, which can be printed."
+def agent_html(run: RunFolder, steps: int = 200, rules: bool = False) -> str:
+    """Return clips of the agent before and after, and stills of when it reached an objective, which can be printed;
+    with `rules` a clip of the game's player by rules, too."""
     there = [cycle for cycle in run.evaluations() if run.file(RunFolder.CHECKPOINT, cycle).exists()]
-    clips, moments = [], []
-    for cycle in dict.fromkeys([*there[:1], *there[-1:]]):
-        recording = record(run.simulator, run.original, load_agent(run, cycle), 0, steps)
+    players = {after_words(cycle).capitalize(): load_agent(run, cycle) for cycle in (*there[:1], *there[-1:])}
+    clips, last = [], next(reversed(players), None)
+    if rules and last:
+        agent = players[last]
+        players["The player by rules"] = ScriptedLearner.for_game(run.simulator, agent.preset)(
+            agent.preset, agent.observation_space, agent.action_space, 0)
+    for title, player in players.items():
+        recording = record(run.simulator, run.original, player, 0, steps)
         moving, still = small_clip(recording)
-        clips.append({"title": after_words(cycle).capitalize(), "recording": recording, "moving": moving,
-                      "still": still})
-        moments = [(step, name, webp(recording.frames[step - 1], 120))
-                   for name, step in sorted(recording.reached_at.items(), key=lambda one: one[1])[:8]]
+        clips.append({"title": title, "recording": recording, "moving": moving, "still": still})
+    moments = [(step, name, webp(clip["recording"].frames[step - 1], 120)) for clip in clips if clip["title"] == last
+               for name, step in sorted(clip["recording"].reached_at.items(), key=lambda one: one[1])[:8]]
     return render("agent.html", clips=clips, steps=steps, moments=moments)
 
 # %% ../../nbs/6_results/09_report.ipynb #d3974bd8
@@ -333,6 +339,7 @@ Tell = Callable[[str, int, int], None]       # what is being made; its number, f
 def sections(
     run: RunFolder,
     tell: Tell = lambda what, number, count: None,   # called before each part is made
+    rules: bool = False,                             # show the game's player by rules beside the agent
 ) -> list[tuple[str, str, str]]:                     # anchor, title, HTML
     "Return the parts of the report; one that cannot be made is replaced by a note."
     found = _or_else(run, partial(measurements, run), {}, "The measurements cannot be used")
@@ -340,7 +347,7 @@ def sections(
         ("result", "Result", partial(result_html, run, found)),
         ("cycles", "Cycle by cycle", partial(story_html, run, found)),
         ("archive", "All worlds so far", partial(_archive, run)),
-        ("agent", "The agent at play", partial(agent_html, run)),
+        ("agent", "The agent at play", partial(agent_html, run, rules=rules)),
         ("curves", "Curves", partial(charts_html, run, found)),
         ("objectives", "Success per objective", partial(rates_html, run)),
         ("missing", "What is still missing", partial(missing_html, run)),
@@ -359,9 +366,9 @@ def title(game: str) -> str:
     return kind if colon else game.capitalize()
 
 
-def page(run: RunFolder, tell: Tell = lambda what, number, count: None) -> str:
+def page(run: RunFolder, tell: Tell = lambda what, number, count: None, rules: bool = False) -> str:
     "Return the whole report."
-    parts = sections(run, tell)
+    parts = sections(run, tell, rules)
     run.problems += [line for line in absent(run) if line not in run.problems]
     return render("report.html", name=run.path.resolve().name, game=title(run.settings.simulator), parts=parts,
                   here=None if run.finished() else position(run), cycles=run.settings.num_cycles,
@@ -372,10 +379,11 @@ def write_report(
     run: RunFolder,                    # finished or not, whole or damaged; a snapshot then has the `problems`
     path: str | Path | None = None,    # where; None: report.html in the run folder
     tell: Tell = lambda what, number, count: None,   # called before each part is made
+    rules: bool = False,               # show the game's player by rules beside the agent
 ) -> Path:
     "Write the report of a run as one HTML file that loads no other file. Missing and damaged files are listed in it."
     path = Path(path or run.path / "report.html")
-    write_text(path, page(run if run.snapshot else RunFolder(run.path, snapshot=True), tell))
+    write_text(path, page(run if run.snapshot else RunFolder(run.path, snapshot=True), tell, rules))
     return path
 
 # %% ../../nbs/6_results/09_report.ipynb #d8cd8255

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['COLOURS', 'Colour', 'Objective', 'Room', 'LAYOUT', 'Cell', 'SHUT', 'LENGTH', 'REACH', 'KINDS', 'ONE_HOT', 'GRIDS',
-           'NOTHING', 'SYMBOLS', 'CONDITIONS', 'NEEDS', 'TASK', 'RULES', 'BEFORE', 'Door', 'Key', 'Distractor',
-           'MiniGridWorld', 'filled', 'Thing', 'MiniGridLevel', 'inner_walls', 'draw', 'reachable', 'solvable',
-           'find_level', 'possible_in', 'problems', 'check_installed', 'minigrid_object', 'engine', 'one_hot',
-           'on_black', 'Rooms', 'MiniGrid']
+           'NOTHING', 'SYMBOLS', 'CONDITIONS', 'NEEDS', 'AT_HAND', 'TASK', 'RULES', 'BEFORE', 'Door', 'Key',
+           'Distractor', 'MiniGridWorld', 'filled', 'Thing', 'MiniGridLevel', 'inner_walls', 'draw', 'reachable',
+           'solvable', 'find_level', 'possible_in', 'problems', 'check_installed', 'minigrid_object', 'engine',
+           'one_hot', 'at_hand', 'on_black', 'Rooms', 'MiniGrid']
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #0a37e48f
 import functools
@@ -23,7 +23,7 @@ from gymnasium import spaces
 from pydantic import Field, model_validator
 
 from ..game.simple import Game, SimpleSimulator
-from ..game.simulator import Labeller, TextLayer
+from ..game.simulator import Labeller, TextLayer, Things
 from ..game.world import Complaint, Section, World, check_world
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #09c46b6c
@@ -370,6 +370,21 @@ NEEDS = {"move_ball": ("nothing in hand",), "take_key": ("a key out of its box",
          "open_door": ("a key in hand", "no ball before a door"), "reach_target": ("a door is open", "nothing in hand")}
 _DOOR, _KEY = 4, 5                           # MiniGrid's numbers of them; the state 0 of a door is open
 
+# %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #a7d10002
+_STATES = "open", "closed", "locked"         # of a door: 0, 1, 2
+AT_HAND = (*(f"has {kind}" for kind in KINDS[:3]), *(f"near {state} door" for state in _STATES),
+           *(f"near {kind}" for kind in KINDS))
+
+
+def at_hand(
+    view: Mapping[str, np.ndarray],   # symbols (…)
+) -> np.ndarray:                      # (…, 10) bool
+    "Which of `AT_HAND` the agent holds, or stands beside."
+    around = (..., slice(REACH - 1, REACH + 2), slice(REACH - 1, REACH + 2), None)
+    kinds, states = view["things"][around], view["states"][around]
+    doors, others = (kinds == _DOOR) & (states == np.arange(3)), kinds == np.arange(_KEY, _KEY + len(KINDS))
+    return np.concatenate([view["held"][..., :3] > 0, np.concatenate([doors, others], -1).any((-3, -2))], -1)
+
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #3c9b9b02
 def on_black(picture: np.ndarray, side: int = 384) -> np.ndarray:     # (side, side, 3) uint8
     "A picture in the middle of a black square, so that those of all levels are of one size."
@@ -507,6 +522,10 @@ class MiniGrid(SimpleSimulator):
     defaults = MappingProxyType({"preset": "symbols", "preset_options": {"gamma": 0.99, "gae_lambda": 0.95},
                                  "num_worlds": 8, "mixture_ratio": 0.8, "world_length": 144})
     check_installed = staticmethod(check_installed)
+
+    def things(self, obs: str) -> Things | None:
+        "`AT_HAND`: what the agent holds, and what is in the 3 × 3 cells around it."
+        return Things(AT_HAND, at_hand) if obs == "symbols" else None
 
     def text(self, obs: str) -> TextLayer | None:
         "`MiniGridText`, which reads symbols."
