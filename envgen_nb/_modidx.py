@@ -3907,8 +3907,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                             'envgen_nb/simulators/crafter/simulator.py'),
                                                         'envgen_nb.simulators.crafter.simulator._over': ( '9_simulators/crafter/simulator.html#_over',
                                                                                                           'envgen_nb/simulators/crafter/simulator.py'),
-                                                        'envgen_nb.simulators.crafter.simulator._practice': ( '9_simulators/crafter/simulator.html#_practice',
-                                                                                                              'envgen_nb/simulators/crafter/simulator.py'),
                                                         'envgen_nb.simulators.crafter.simulator._supplied': ( '9_simulators/crafter/simulator.html#_supplied',
                                                                                                               'envgen_nb/simulators/crafter/simulator.py')},
             'envgen_nb.simulators.crafter.spaces': { 'envgen_nb.simulators.crafter.spaces.KnownWorld': ( '9_simulators/crafter/spaces.html#knownworld',

@@ -6,7 +6,9 @@
 __all__ = ['Crafter']
 
 # %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #c3c2da3d
+import json
 from collections.abc import Collection, Mapping, Sequence
+from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
@@ -119,86 +121,7 @@ def _before_you(
     return ""
 
 # %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #1ee3a8aa
-def _practice(biome: str | None = None, near: Sequence[str] = (), start: Mapping[str, Any] | None = None,
-              creatures: Mapping[str, Any] | None = None, rich: Sequence[str] = (), poor: Sequence[str] = (),
-              **bag: int) -> dict[str, dict[str, Any]]:
-    "Settings of a world in short: what is very common (`rich`) or `rare` (poor), and what is in the bag."
-    where = {"target_biome": biome} if biome else {}
-    where |= {f"{name}_rarity": "very common" for name in rich} | {f"{name}_rarity": "rare" for name in poor}
-    begin = dict(start or {}) | ({"near": list(near)} if near else {})
-    ours = {"creature_settings": dict(creatures or {}), "start_settings": begin}
-    return {"environment_settings": where, "inventory_settings": bag} | {k: v for k, v in ours.items() if v}
-
-
-_TOOLS = {"wood_pickaxe": 1, "stone_pickaxe": 1}
-_PRACTICE = {
-    "collect_coal": [_practice("mountain", rich=["coal"], wood_pickaxe=1),
-                     _practice(rich=["coal"], wood=5, wood_pickaxe=1)],
-    "collect_diamond": [_practice("mountain", rich=["diamond"], **_TOOLS, iron_pickaxe=1),
-                        _practice(rich=["diamond"], wood=5, stone_sword=1, **_TOOLS, iron_pickaxe=1)],
-    "collect_drink": [_practice("beaches"), _practice("beaches", poor=["tree"], sapling=1)],
-    "collect_iron": [_practice("mountain", rich=["iron"], **_TOOLS),
-                     _practice(rich=["iron"], wood=5, stone=5, **_TOOLS)],
-    "collect_sapling": [_practice("beaches", poor=["tree"]), _practice("grassland", poor=["tree"])],
-    "collect_stone": [_practice("mountain", wood_pickaxe=1), _practice(wood=5, wood_pickaxe=1)],
-    "collect_wood": [_practice("beaches", rich=["tree"]), _practice(rich=["tree"])],
-    "defeat_skeleton": [_practice("mountain", wood_pickaxe=1, stone_sword=1),
-                        _practice("mountain", stone=9, wood_pickaxe=1, iron_sword=1)],
-    "defeat_zombie": [_practice("grassland", poor=["tree"], stone_sword=1),
-                      _practice("beaches", poor=["tree"], iron_sword=1)],
-    "eat_cow": [_practice("grassland", poor=["tree"]), _practice("beaches", poor=["tree"], wood_sword=1)],
-}
-
-# %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #1a08d572
-_PRACTICE |= {
-    "eat_plant": [_practice("beaches", poor=["tree"], sapling=9, stone=9, wood_pickaxe=1, stone_sword=1),
-                  _practice(sapling=9, stone=9, wood_pickaxe=1, iron_sword=1)],
-    "make_iron_pickaxe": [_practice(wood=9, stone=9, coal=3, iron=3, **_TOOLS),
-                          _practice("mountain", rich=["coal", "iron"], wood=9, stone=9, coal=1, **_TOOLS)],
-    "make_iron_sword": [_practice(wood=9, stone=9, coal=3, iron=3, **_TOOLS, stone_sword=1),
-                        _practice("mountain", rich=["coal", "iron"], wood=9, stone=9, coal=1, **_TOOLS)],
-    "make_stone_pickaxe": [_practice(wood=6, stone=4, wood_pickaxe=1), _practice("mountain", wood=9, wood_pickaxe=1)],
-    "make_stone_sword": [_practice(wood=6, stone=4, **_TOOLS), _practice("mountain", wood=9, **_TOOLS)],
-    "make_wood_pickaxe": [_practice("beaches", wood=6), _practice(rich=["tree"], wood=4)],
-    "make_wood_sword": [_practice("beaches", wood=6, wood_pickaxe=1), _practice(rich=["tree"], wood=4)],
-    "place_furnace": [_practice(wood=4, stone=9), _practice("mountain", wood=4, stone=3, wood_pickaxe=1)],
-    "place_plant": [_practice("beaches", poor=["tree"], sapling=3), _practice("grassland", sapling=9)],
-    "place_stone": [_practice(stone=5), _practice("mountain", stone=1, wood_pickaxe=1)],
-    "place_table": [_practice("beaches", wood=4), _practice(rich=["tree"], wood=1)],
-    "wake_up": [_practice("mountain", stone=9, wood_pickaxe=1), _practice("beaches", stone=9, stone_sword=1)],
-}
-
-# %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #551bd8cf
-_CALM = {"peaceful": True}
-_PRACTICE_EXTENDED = {
-    "collect_coal": [_practice("mountain", near=["water"], creatures=_CALM, rich=["coal"], wood_pickaxe=1)],
-    "collect_diamond": [_practice("mountain", near=["water"], creatures=_CALM, rich=["diamond"], **_TOOLS,
-                                  iron_pickaxe=1)],
-    "collect_drink": [_practice(near=["water"], start={"drink": 4})],
-    "collect_iron": [_practice("mountain", near=["water"], creatures=_CALM, rich=["iron"], **_TOOLS)],
-    "collect_sapling": [_practice(near=["water"], creatures=_CALM, poor=["tree"])],
-    "collect_stone": [_practice("mountain", near=["water"], creatures=_CALM, wood_pickaxe=1)],
-    "collect_wood": [_practice(near=["water"], creatures=_CALM, rich=["tree"])],
-    "defeat_skeleton": [_practice(near=["skeleton_tunnel"], creatures={"zombies": "none"}, stone_sword=1)],
-    "defeat_zombie": [_practice("grassland", near=["water"], creatures={"zombies": "very common"}, poor=["tree"],
-                                stone_sword=1)],
-    "eat_cow": [_practice(near=["cow", "water"], creatures={"peaceful": True, "cows": "very common"},
-                          start={"food": 4})],
-    "eat_plant": [_practice(near=["ripe_plant"], creatures={"peaceful": True, "cows": "none"}, start={"food": 4},
-                            sapling=2)],
-    "make_iron_pickaxe": [_practice(near=["table", "furnace"], creatures=_CALM, wood=3, coal=3, iron=3)],
-    "make_iron_sword": [_practice(near=["table", "furnace"], creatures=_CALM, wood=3, coal=3, iron=3,
-                                  iron_pickaxe=1)],
-    "make_stone_pickaxe": [_practice(near=["table"], creatures=_CALM, wood=3, stone=3, wood_pickaxe=1)],
-    "make_stone_sword": [_practice(near=["table"], creatures=_CALM, wood=3, stone=3, **_TOOLS)],
-    "make_wood_pickaxe": [_practice(near=["table"], creatures=_CALM, wood=3)],
-    "make_wood_sword": [_practice(near=["table"], creatures=_CALM, wood=3, wood_pickaxe=1)],
-    "place_furnace": [_practice(near=["table"], creatures=_CALM, wood=2, stone=9)],
-    "place_plant": [_practice("beaches", creatures=_CALM, sapling=3)],
-    "place_stone": [_practice(near=["water"], creatures=_CALM, stone=5)],
-    "place_table": [_practice(creatures=_CALM, wood=6)],
-    "wake_up": [_practice(near=["water"], creatures=_CALM, start={"time_of_day": "evening", "energy": 4})],
-}
+_PRACTICE = json.loads((resources.files("envgen_nb.simulators.crafter") / "practice.json").read_text(encoding="utf-8"))
 
 # %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #7161372f
 _TASK, _RULES = read_rules("envgen_nb.simulators.crafter")
@@ -233,7 +156,7 @@ _BACKWARD = {
     "eat_plant": _back("eat_plant", (64, {}, {"start_from": "a ripe plant in sight"}),
                        *((400 - grown, {}, {"start_from": "after place_plant", "plant_grown": grown})
                          for grown in (290, 250, 200, 100)), (500, {}, {"start_from": "after place_plant"})),
-    "collect_diamond": [_practice("mountain", rich=["diamond"], **_TOOLS, iron_pickaxe=1)
+    "collect_diamond": [_PRACTICE["paper"]["collect_diamond"][0]
                         | {"episode_settings": {"length": 128, "goal": "collect_diamond"}},
                         *_back("collect_diamond", (128, {"iron_pickaxe": 1}, {"start_from": "after collect_iron"}),
                                (200, {}, {"start_from": "after make_iron_pickaxe"}))],
@@ -276,7 +199,7 @@ class Crafter(Simulator):
     conditions = CONDITIONS
     needs = MappingProxyType(NEEDS)
     requires = MappingProxyType(PREREQUISITES)
-    practice_settings = MappingProxyType(_PRACTICE)
+    practice_settings = MappingProxyType(_PRACTICE["paper"])
     costs = MappingProxyType({f"{how}_{name}": MappingProxyType(rule["uses"])
                               for how in ("place", "make") for name, rule in getattr(constants, how).items()})
 
@@ -327,7 +250,7 @@ class Crafter(Simulator):
 @patch
 def practice(self: Crafter, objective: str, vocabulary: str = "default") -> list[World]:
     "Worlds that put the agent one step before the objective, the most to the point first."
-    more = _PRACTICE_EXTENDED[self.check_objective(objective)] if vocabulary == "extended" else []
+    more = _PRACTICE["extended"][self.check_objective(objective)] if vocabulary == "extended" else []
     own = [check_world(ExtendedCrafterWorld, data)[0] for data in more]
     return own + Simulator.practice(self, objective, vocabulary)
 
