@@ -16,19 +16,19 @@ import numpy as np
 from fastcore.basics import patch
 from PIL import Image, ImageDraw
 
-from .spaces import OBSERVATIONS, check_settings
+from .spaces import OBSERVATIONS
 from .fast.dynamics import CONDITIONS, DEATHS, NEEDS
 from .player import CrafterPlayer
 from .text import CrafterText
 from envgen_nb.simulators.crafter.reference import (
-    ACTIONS, AREA, ITEMS, LENGTH, MATERIALS, OBJECTIVES, VIEW, Game, constants,
+    ACTIONS, AREA, ITEMS, MATERIALS, OBJECTIVES, VIEW, Game, constants,
 )
 from .symbols import THINGS, present
 from .vector import CrafterVectorEnv
 from .warnings import warnings_of
 from .world import PREREQUISITES, CrafterWorld, ExtendedCrafterWorld, PublishedCrafterWorld
 from ...game.simulator import Labeller, Player, Simulator, TextLayer, Things, read_rules
-from ...game.vector import AUTORESET_MODES, base_seeds
+from ...game.vector import AUTORESET_MODES, base_seeds, check_worlds
 from ...game.world import Complaint, World, check_world
 
 # %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #fbe97945
@@ -146,22 +146,6 @@ def _back(objective: str, *starts: tuple[int, dict[str, int], dict[str, Any]]) -
     return [{"inventory_settings": bag, "start_settings": start,
              "episode_settings": {"length": length, "goal": objective}} for length, bag, start in starts]
 
-
-_BOTH = {"wood": 6, "stone": 9, "coal": 2, "iron": 2}            # enough for both tools, a table and a furnace
-_BACK_TO_IRON = ((64, _BOTH, _IRON | {"near": ["table", "furnace"]}), (64, _BOTH, _IRON | {"near": ["table"]}),
-                 (64, _BOTH, _IRON), (128, {}, _ALL), (200, {}, {"start_from": "after make_stone_pickaxe"}))
-_BACKWARD = {
-    "make_iron_pickaxe": _back("make_iron_pickaxe", *_BACK_TO_IRON),
-    "make_iron_sword": _back("make_iron_sword", *_BACK_TO_IRON),
-    "eat_plant": _back("eat_plant", (64, {}, {"start_from": "a ripe plant in sight"}),
-                       *((400 - grown, {}, {"start_from": "after place_plant", "plant_grown": grown})
-                         for grown in (290, 250, 200, 100)), (500, {}, {"start_from": "after place_plant"})),
-    "collect_diamond": [_PRACTICE["paper"]["collect_diamond"][0]
-                        | {"episode_settings": {"length": 128, "goal": "collect_diamond"}},
-                        *_back("collect_diamond", (128, {"iron_pickaxe": 1}, {"start_from": "after collect_iron"}),
-                               (200, {}, {"start_from": "after make_iron_pickaxe"}))],
-}
-
 # %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #8c149dca
 _SUPPLIES = {"table in reach": "table", "furnace in reach": "furnace", "water in sight": "water",
              "cow in sight": "cow", "skeleton in sight": "skeleton_tunnel", "ripe plant in sight": "ripe_plant"}
@@ -277,7 +261,7 @@ def backward(self: Crafter, objective: str, vocabulary: str = "default") -> list
     if not issubclass(model, ExtendedCrafterWorld) or not before:
         return []
     last = ((200, {}, {"start_from": f"after {before[-1]}"}),)
-    return [check_world(model, data)[0] for data in _BACKWARD.get(objective) or _back(objective, *last)]
+    return [check_world(model, data)[0] for data in _PRACTICE["backward"].get(objective) or _back(objective, *last)]
 
 
 @patch
@@ -299,7 +283,7 @@ def score(self: Crafter, success_rates: Mapping[str, float]) -> float:
 # %% ../../../nbs/9_simulators/crafter/21_simulator.ipynb #78a3faba
 def _first(world: World | None, seed: int) -> Game:
     "The first episode of a seed, at its start; `TypeError` or `ValueError` if these are no world and no seed."
-    check_settings(world, LENGTH)
+    check_worlds((world,), (CrafterWorld,), "crafter")
     game = Game(world, base_seeds([seed], 1)[0])
     game.begin()
     return game

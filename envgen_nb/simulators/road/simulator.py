@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['SECONDS', 'DENSITIES', 'Objective', 'CARS', 'DEATHS', 'CONDITIONS', 'SIZE', 'SIGHT', 'WARNING', 'COLUMNS', 'TASK',
-           'RULES', 'RoadWorld', 'start_speed', 'least_gap', 'Scene', 'make_scene', 'Drive', 'Road', 'Steered', 'Wheel']
+           'RULES', 'traffic_name', 'RoadWorld', 'start_speed', 'least_gap', 'Scene', 'make_scene', 'Drive', 'Road',
+           'Steered', 'Wheel']
 
 # %% ../../../nbs/9_simulators/road/03_simulator.ipynb #1fb4ff00
 import math
@@ -29,6 +30,13 @@ from envgen_nb.simulators.road.traffic import (
 # %% ../../../nbs/9_simulators/road/03_simulator.ipynb #2a383e4b
 SECONDS = 30                               # of an episode
 DENSITIES = MappingProxyType({"light": 0.5, "medium": 1.0, "dense": 1.5})
+
+
+def traffic_name(density: float) -> str:
+    "Return which of `DENSITIES` a density counts as."
+    return next(name for name, most in zip(DENSITIES, (0.75, 1.25, 2), strict=True) if density <= most)
+
+
 Objective = Literal["keep_lane", "pass_car", "pass_five", "brake_in_time", "pass_stopped", "pass_merge",
                     "no_crash_light", "no_crash_medium", "no_crash_dense"]
 
@@ -183,8 +191,7 @@ class Drive(Game):
         self.cars, self.lanes, self.density, self.end = make_scene(world, random)
         self.time, self.death, self.kept, self.danger, self.achieved = 0.0, "", 0.0, -1, set()
         self.seen_ahead, self.passed = np.zeros((2, len(self.cars)), bool)
-        self.name = next(name for name, most in zip(DENSITIES, (0.75, 1.25, 2), strict=True)
-                         if self.density <= most)
+        self.name = traffic_name(self.density)
         others = self.cars[1:]
         traffic, stops = (others["kind"] != BARRIER).sum(), others["kind"] == TRAFFIC
         stops &= (others["crashed"] > 0) | np.isfinite(others["brake_at"])
@@ -401,9 +408,8 @@ def warnings(self: Road, world: World | None = None) -> list[Complaint]:
                   for name in ("aggressive", "braking") if getattr(world, name)]
     never = {"pass_car": alone, "pass_five": world.density == 0, "brake_in_time": alone,
              "pass_stopped": world.ahead in ("traffic", "car") and not world.braking, "pass_merge": world.merging == 0,
-             **{f"no_crash_{name}": (world.length or SECONDS) < SECONDS or world.density is not None and not (
-                 low < world.density <= high) for name, low, high in (
-                     ("light", -1, 0.75), ("medium", 0.75, 1.25), ("dense", 1.25, 2))}}
+             **{f"no_crash_{name}": (world.length or SECONDS) < SECONDS or (
+                 world.density is not None and traffic_name(world.density) != name) for name in DENSITIES}}
     if never.get(world.goal):
         found.append(Complaint("episodes of this world do not have this objective", field="goal"))
     return found
