@@ -134,9 +134,10 @@ def concat_rows(
 # %% ../../nbs/1_game/04_simulator.ipynb #c0de4a02
 def read_rules(
     package: str,                      # that has the file: "envgen_nb.simulators.heist"
+    file: str = "rules.md",            # its name
 ) -> tuple[str, tuple[str, ...]]:      # `task` and `rules` of a `Simulator`
-    "Read the task and the rules of a game from `rules.md`."
-    task, *rules = (resources.files(package) / "rules.md").read_text(encoding="utf-8").strip().split("\n- ")
+    "Read the task and the rules of a game."
+    task, *rules = (resources.files(package) / file).read_text(encoding="utf-8").strip().split("\n- ")
     return task.strip(), tuple(rules)
 
 # %% ../../nbs/1_game/04_simulator.ipynb #bff1854c

@@ -23,7 +23,7 @@ from gymnasium import spaces
 from pydantic import Field, model_validator
 
 from ..game.simple import Game, SimpleSimulator
-from ..game.simulator import Labeller, TextLayer, Things
+from ..game.simulator import Labeller, TextLayer, Things, read_rules
 from ..game.world import Complaint, Section, World, check_world
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #09c46b6c
@@ -462,32 +462,7 @@ def conditions(self: Rooms) -> set[str]:
         bool(((kinds == _DOOR) & (states == 0)).any())), strict=True) if there}
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #3d3aa977
-TASK = (
-    "MiniGrid: square rooms seen from above, with walls and doors between them. The agent turns left or right, walks "
-    "forward, picks up or puts down the thing before it, of which it can hold one, and opens doors and boxes. An "
-    "episode ends with a reward when the target is picked up, or walked onto if it is a goal, and without one after "
-    f"{LENGTH} steps; the reward is 1, less the part of the {LENGTH} steps that it took times 0.9. Nothing else is "
-    "rewarded. The ordinary game has two rooms side by side. The target, a ball, is in the right one. The agent is in "
-    "the left one, with a box that hides the key of the locked door between them, and with another ball before that "
-    "door. The skills below are the way to the target, and what the agent is to learn."
-)
-RULES = (
-    "A locked door opens to an agent that holds a key of its colour and keeps the key; a closed one opens to anybody.",
-    "The agent holds one thing at a time: to pick up another one, it has to put the first one down in a free cell.",
-    "Keys, balls and boxes stand in the way until they are picked up; a box that is opened leaves what was in it.",
-    "A target that is a box must be picked up and not opened: opening it leaves nothing.",
-    "With doors left out, one locked and blocked door leads from room [0, 0] to the right, or down where there is one "
-    "column; with keys left out, each locked door has its key in a box in the agent's room.",
-    "Between rooms without a door in the list there is a wall, or with openings a gap.",
-    "Every level can be solved: a key is never behind the door that it opens, if that is the only way.",
-    "The agent sees 5 cells to each side, through walls, and remembers nothing.",
-    "A world with a goal ends its episodes there, so that what comes after is not practised, and what comes before is "
-    "practised often.",
-    "The success rate of a skill counts only the episodes whose level has what it is about.",
-    "With rooms of 5 cells, actions at random reach a target in the same room in 9 of 10 episodes, one behind a closed "
-    "door in 1 of 5, one behind a locked door whose key lies beside it in 1 of 20; in the ordinary game they take the "
-    "key in 3 of 5 and never reach the target.",
-)
+TASK, RULES = read_rules("envgen_nb.simulators", "minigrid.md")
 BEFORE = {"open_box": (), "move_ball": (), "take_key": ("open_box",), "open_door": ("take_key", "move_ball"),
           "reach_target": ("open_door",)}
 

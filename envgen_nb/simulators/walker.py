@@ -22,6 +22,7 @@ from PIL import Image, ImageDraw
 from pydantic import Field, model_validator
 
 from ..game.simple import Game, SimpleSimulator
+from ..game.simulator import read_rules
 from ..game.world import Complaint, Section, World
 
 # %% ../../nbs/9_simulators/walker/01_walker.ipynb #da9107f8
@@ -338,26 +339,7 @@ def draw(game: Course) -> np.ndarray:
     return np.concatenate([np.asarray(whole), np.full((4, _WIDTH, 3), 190, np.uint8), np.asarray(near)])
 
 # %% ../../nbs/9_simulators/walker/01_walker.ipynb #c3f3d487
-TASK = (
-    "BipedalWalker: a robot with a hull and two legs of two parts each walks to the right over rough ground, seen from "
-    "the side. Its actions are the torques of the two hips and the two knees. It sees the angle and the speed of its "
-    "hull, the angles and speeds of its joints, which leg is on the ground, and, by ten rays, how far the ground is "
-    "below it and ahead. The reward is for going forward, 300 to the finish, less a little for torque; an episode ends "
-    "at the finish, after 2,000 steps (40 seconds), or, with -100, when the hull touches the ground. The ordinary game "
-    "is BipedalWalkerHardcore: pits, stumps and stairs of small and medium size in random order, with 5 to 9 flat "
-    "terrain steps between them."
-)
-RULES = (
-    "Lengths and heights are in terrain steps of 0.47 m; the hull is 4.6 long, a leg 4.9.",
-    "A pit is small with a width up to 2, medium up to 3, large above; a stump with a height up to 1, up to 2, above; "
-    "stairs with a height of all steps together up to 3, up to 4, above.",
-    "Large obstacles do not occur in the ordinary game.",
-    "walk_10, walk_50 and walk_100: the robot has come so many percent of the way to the finish.",
-    "An obstacle is passed when the hull is one terrain step behind its end, also if the robot falls later.",
-    "Episodes begin on a flat start of 20 terrain steps, always with the robot upright.",
-    "The success rate of passing counts only the episodes whose course has such an obstacle.",
-    "A world with a goal ends its episodes there, so that what comes after is not practised.",
-)
+TASK, RULES = read_rules("envgen_nb.simulators", "walker.md")
 
 
 def _course(*segments: tuple[str, float]) -> dict[str, Any]:

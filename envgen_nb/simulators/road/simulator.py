@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['SECONDS', 'DENSITIES', 'Objective', 'CARS', 'DEATHS', 'CONDITIONS', 'SIZE', 'SIGHT', 'WARNING', 'COLUMNS', 'TASK',
-           'RULES', 'RoadWorld', 'start_speed', 'least_gap', 'Scene', 'make_scene', 'Drive', 'Road', 'Steered', 'Wheel']
+           'RULES', 'traffic_name', 'RoadWorld', 'start_speed', 'least_gap', 'Scene', 'make_scene', 'Drive', 'Road',
+           'Steered', 'Wheel']
 
 # %% ../../../nbs/9_simulators/road/03_simulator.ipynb #1fb4ff00
 import math
@@ -18,7 +19,7 @@ from gymnasium import spaces
 from pydantic import Field, model_validator
 
 from ...game.simple import Game, SimpleSimulator
-from ...game.simulator import Labels
+from ...game.simulator import Labels, read_rules
 from ...game.world import Complaint, World
 from .picture import CLASSES, from_above, from_behind, land, paint, quads
 from envgen_nb.simulators.road.traffic import (
@@ -29,6 +30,13 @@ from envgen_nb.simulators.road.traffic import (
 # %% ../../../nbs/9_simulators/road/03_simulator.ipynb #2a383e4b
 SECONDS = 30                               # of an episode
 DENSITIES = MappingProxyType({"light": 0.5, "medium": 1.0, "dense": 1.5})
+
+
+def traffic_name(density: float) -> str:
+    "Return which of `DENSITIES` a density counts as."
+    return next(name for name, most in zip(DENSITIES, (0.75, 1.25, 2), strict=True) if density <= most)
+
+
 Objective = Literal["keep_lane", "pass_car", "pass_five", "brake_in_time", "pass_stopped", "pass_merge",
                     "no_crash_light", "no_crash_medium", "no_crash_dense"]
 
@@ -183,8 +191,7 @@ class Drive(Game):
         self.cars, self.lanes, self.density, self.end = make_scene(world, random)
         self.time, self.death, self.kept, self.danger, self.achieved = 0.0, "", 0.0, -1, set()
         self.seen_ahead, self.passed = np.zeros((2, len(self.cars)), bool)
-        self.name = next(name for name, most in zip(DENSITIES, (0.75, 1.25, 2), strict=True)
-                         if self.density <= most)
+        self.name = traffic_name(self.density)
         others = self.cars[1:]
         traffic, stops = (others["kind"] != BARRIER).sum(), others["kind"] == TRAFFIC
         stops &= (others["crashed"] > 0) | np.isfinite(others["brake_at"])
@@ -336,35 +343,7 @@ def labels(self: Drive) -> Labels:
         "merge_end": float(self.end - agent["x"]) if self.end > 0 else 0.0})
 
 # %% ../../../nbs/9_simulators/road/03_simulator.ipynb #41dc179b
-TASK = (
-    "Road: a car drives on a straight road with several lanes and other cars, for 30 seconds. Once a second the agent "
-    "chooses: change to the lane at the left, go on, change to the lane at the right, 5 m/s faster (up to 30), 5 m/s "
-    "slower (down to a stand). It sees its own car and the cars ahead and behind in its lane and in those beside it, "
-    "up to 150 m away. The reward of a second is for driving 20 to 30 m/s and for lanes further to the right; a crash "
-    "ends the episode. Other cars keep their distance (IDM) and change lanes when it is of use to them (MOBIL). What "
-    "is rare in the ordinary game, each in one episode of ten: a car that stands in the agent's lane, a car ahead "
-    "that brakes hard, cars that have to merge."
-)
-RULES = (
-    "Lengths are in metres, speeds in m/s. A car is 5 long; a lane is 4 wide.",
-    "The agent needs about start_speed² / 10 + start_speed metres to come to a stand, and some 2 seconds to change "
-    "its lane.",
-    "The other cars all start ahead of the agent; they are 20, or none with a density of 0. With 1 and three lanes a "
-    "new one comes about every 23 metres, in any lane.",
-    "Traffic is light with a density up to 0.75, medium up to 1.25, dense above.",
-    "keep_lane: 10 seconds in a row in the middle of one lane, at 15 m/s or more.",
-    "pass_car, pass_five: so many cars that were ahead are behind.",
-    "brake_in_time: a car ahead in the lane would have been hit within 4 seconds (closing_in), and the agent came "
-    "down to its speed behind it.",
-    "pass_stopped: a car that stands is behind.",
-    "pass_merge: the end of the acceleration lane is behind; it is 280 m ahead of the start, and cars may leave it in "
-    "its last 80 m. They start up to 40 m ahead of the agent with 20 m/s and want to drive 30.",
-    "no_crash_light, no_crash_medium, no_crash_dense: 30 seconds without a crash in such traffic; an episode that is "
-    "cut earlier has none of them.",
-    "A success rate counts only the episodes that have what it takes: such traffic, a car that stands, an "
-    "acceleration lane.",
-    "With one lane cars cannot be passed.",
-)
+TASK, RULES = read_rules("envgen_nb.simulators.road")
 _DANGER = {"density": 0.5, "ahead": "braking car", "gap": 60}
 _PRACTICE = {
     "keep_lane": [{"density": 0}, {"density": 0.5, "speed": 25}],
@@ -429,9 +408,8 @@ def warnings(self: Road, world: World | None = None) -> list[Complaint]:
                   for name in ("aggressive", "braking") if getattr(world, name)]
     never = {"pass_car": alone, "pass_five": world.density == 0, "brake_in_time": alone,
              "pass_stopped": world.ahead in ("traffic", "car") and not world.braking, "pass_merge": world.merging == 0,
-             **{f"no_crash_{name}": (world.length or SECONDS) < SECONDS or world.density is not None and not (
-                 low < world.density <= high) for name, low, high in (
-                     ("light", -1, 0.75), ("medium", 0.75, 1.25), ("dense", 1.25, 2))}}
+             **{f"no_crash_{name}": (world.length or SECONDS) < SECONDS or (
+                 world.density is not None and traffic_name(world.density) != name) for name in DENSITIES}}
     if never.get(world.goal):
         found.append(Complaint("episodes of this world do not have this objective", field="goal"))
     return found
