@@ -32,9 +32,9 @@ from envgen_nb.simulators.heist.game import procgen_package
 from envgen_nb.simulators.heist.world import HeistWorld
 
 # How it is measured: the process is pinned to as many cores as there are threads. Actions are random, resets are
-# part of the game. Before it, every sub-environment has played for 1,000 steps (about five episodes), so that they
-# stand at all times of the day. The figure is the median of five windows. Environments are made with `copy=False`, as
-# the trainer makes them.
+# part of the game, and the worlds that the engine makes ahead are made within the timed window. Before it, every
+# sub-environment has played for 1,000 steps (about five episodes), so that they stand at all times of the day. The
+# figure is the median of five windows. Environments are made with `copy=False`, as the trainer makes them.
 # The time of single steps matters too: a batch waits for its slowest game. So a number of steps is timed one by
 # one, and the slowest of a thousand is reported beside the median.
 
