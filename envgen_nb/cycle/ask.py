@@ -13,8 +13,6 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..agent.evaluate import evaluate
 from ..agent.learner import learners
 from envgen_nb.cycle.context import (

@@ -206,13 +206,10 @@ def world_records(
     cycles = run.cycles[:run.cycles.index(until) + 1] if until else run.cycles
     records = [record for cycle in cycles for record in run.metrics(cycle)] if results else []
     episodes = Episodes.join([run.episodes(record) for record in records])
-    found, numbers = [], run.all_numbers(cycles[-1])
-    for cycle in cycles:
-        records = []
-        for design, number in zip(run.designs(cycle), numbers[cycle], strict=True):
-            records.append(_record(run.simulator, design, episodes[episodes.worlds == number]))
-        found += [tuple(records)] if records else []
-    return tuple(found)
+    numbers = run.all_numbers(cycles[-1])
+    found = (tuple(_record(run.simulator, design, episodes[episodes.worlds == number])
+                   for design, number in zip(run.designs(cycle), numbers[cycle], strict=True)) for cycle in cycles)
+    return tuple(filter(None, found))
 
 # %% ../../nbs/5_cycle/04_context.ipynb #2bb63625
 def moments_kept(

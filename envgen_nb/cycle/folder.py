@@ -11,7 +11,7 @@ __all__ = ['PHASES', 'PLAYERS', 'SCRIPTED', 'PLACES', 'FORMAT', 'counted_in', 'i
 import itertools
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from fastcore.basics import patch
 from ..agent.checkpoint import CheckpointError, load_checkpoint
 from ..agent.evaluate import Evaluation, marked, success_rates
 from ..agent.train import num_rollouts
-from .settings import OWN, RunSettings, checked_settings
+from .settings import RunSettings, checked_settings
 from ..designer.base import Usage, designs_worlds
 from ..designer.design import ModelCalls
 from ..designer.lessons import LESSONS

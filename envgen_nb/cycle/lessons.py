@@ -8,7 +8,6 @@ __all__ = ['happened', 'ask_lessons', 'merge_lessons']
 # %% ../../nbs/5_cycle/11_lessons.ipynb #1e550103
 import dataclasses
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 

@@ -7,7 +7,6 @@ __all__ = ['CHECKPOINT_SECONDS', 'run_all', 'run_cycles']
 
 # %% ../../nbs/5_cycle/08_run.ipynb #e0517d7c
 import contextlib
-import dataclasses
 import json
 import math
 import os

@@ -424,18 +424,14 @@ def _terms(settings: RunSettings, number: int) -> str:
     "Return in words, for a designer of ladders, how the game is scored, what the agent is, and how often it is asked."
     left, scoring = settings.num_cycles - number, get_simulator(settings.simulator).scoring
     memory = "remembers earlier steps" if settings.learner == "ppo-memory" else "does not remember earlier steps"
+    first = new_curriculum(settings, settings.seed).start * settings.total_steps      # training before any stage
     return (f" {scoring}" * bool(scoring)
             + f" The agent {memory} and discounts rewards by {settings.agent_preset.algorithm.gamma:g} a step. "
-            + _waiting(settings, number)
+            + "The ladders that you write now are not played before you correct them. " * (
+                first >= number * settings.cycle_steps)
             + (f"You will be asked {counted(left, 'time')} more, to correct the ladders by what has happened." if left
                else "You are not asked again."))
 
-
-def _waiting(settings: RunSettings, number: int) -> str:
-    "Return in words that the ladders of a cycle are not played in it, if the training of the first stage begins later."
-    first = new_curriculum(settings, settings.seed).start * settings.total_steps
-    return "The ladders that you write now are not played before you correct them. " if (
-        first >= number * settings.cycle_steps) else ""
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #735df5de
 # section → key → how its text is read. Most keys of [designer] are options of the designer, the others are settings.

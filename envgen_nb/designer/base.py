@@ -7,15 +7,11 @@ __all__ = ['Measure', 'NO_USAGE', 'designers', 'Request', 'Usage', 'Reply', 'rep
            'designs_worlds', 'reads_results', 'make_designer', 'check_consent']
 
 # %% ../../nbs/2_designer/08_base.ipynb #af4b4c47
-import inspect
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, get_type_hints
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any, ClassVar
 
 from .prompt import DesignContext
 from .records import WorldRecord

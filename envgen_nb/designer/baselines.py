@@ -9,7 +9,6 @@ __all__ = ['Probability', 'AtLeastOne', 'drawn_worlds', 'RandomWorlds', 'FixedWo
 
 # %% ../../nbs/2_designer/13_baselines.ipynb #4313ede7
 import itertools
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

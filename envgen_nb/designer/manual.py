@@ -41,11 +41,6 @@ def _cycle(path: Path) -> int | None:
     return int(match.group(1)) if match else None
 
 # %% ../../nbs/2_designer/09_manual.ipynb #3102d15b
-def _same(text: str) -> str:
-    "A text for comparing: white space does not matter."
-    return " ".join(text.split())
-
-
 class Replay(Designer):
     "Recorded replies, in order."
     name = "replay"
@@ -102,8 +97,8 @@ class Replay(Designer):
         position = 0
         for message in request.messages:
             if message["role"] == "assistant":
-                ahead = [n for n in range(position, len(self.texts))
-                         if _same(self.texts[n]) == _same(message["content"])]
+                ahead = [n for n in range(position, len(self.texts))             # white space does not matter
+                         if self.texts[n].split() == message["content"].split()]
                 position = ahead[0] + 1 if ahead else position
         return position
 

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Annotated, Any, Literal
@@ -418,7 +419,7 @@ def _attended(
     "The result of work that calls its listeners as it goes; what the first one raises ends the wait for it at once."
     if listeners[0] is None:
         return work(*listeners)
-    said, found = SimpleQueue(), []
+    said, found = SimpleQueue(), Future()
 
     def passing(listener: Callable[[str], None]) -> Callable[[str], None]:
         def on_piece(piece: str) -> None:
@@ -429,9 +430,9 @@ def _attended(
 
     def run() -> None:
         try:
-            found.append((work(*(listener and passing(listener) for listener in listeners)), None))
+            found.set_result(work(*(listener and passing(listener) for listener in listeners)))
         except Exception as error:
-            found.append((None, error))
+            found.set_exception(error)
         said.put(None)
 
     threading.Thread(target=run, daemon=True).start()
@@ -447,10 +448,7 @@ def _attended(
             listener(piece)
     finally:
         ended.set()
-    result, error = found[0]
-    if error:
-        raise error
-    return result
+    return found.result()
 
 # %% ../../nbs/2_designer/11_openai.ipynb #44256e9f
 _PAUSE, _LONGEST, _LONGEST_BUSY = 0.5, 8.0, 60.0   # seconds: the first pause, and the longest that is not asked for

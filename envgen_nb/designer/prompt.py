@@ -4,11 +4,10 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'NO_FEEDBACK', 'WORLDS', 'CHOICE', 'LADDERS', 'CORRECTION', 'FOLLOW_UP', 'EXTRA', 'VERSIONS', 'PLACEHOLDERS',
-           'words', 'BOTTLENECK', 'packaged', 'placeholders', 'words_in', 'own_words', 'check_template',
-           'require_template', 'Templates', 'load_templates', 'save_templates', 'take_words', 'check_words', 'fill',
-           'describe_parameters', 'answer_format', 'format_feedback', 'format_previous', 'format_remarks',
-           'DesignContext', 'format_rates', 'prompt_values', 'first_prompt', 'update_prompt', 'later_template',
-           'choice_prompt']
+           'words', 'BOTTLENECK', 'packaged', 'placeholders', 'words_in', 'own_words', 'check_template', 'Templates',
+           'load_templates', 'save_templates', 'take_words', 'check_words', 'fill', 'describe_parameters',
+           'answer_format', 'format_feedback', 'format_previous', 'format_remarks', 'DesignContext', 'format_rates',
+           'prompt_values', 'first_prompt', 'update_prompt', 'choice_prompt']
 
 # %% ../../nbs/2_designer/02_prompt.ipynb #7ab3c398
 import contextlib
@@ -146,17 +145,6 @@ def check_template(
               if match.start() not in closed and match.group(1) in PLACEHOLDERS]
     return wrong
 
-# %% ../../nbs/2_designer/02_prompt.ipynb #0a586c02
-def require_template(
-    text: str,               # the template
-    kind: str,               # "first", "update" or "no_feedback"
-    name: str = "template",  # what to call it in the error
-) -> None:
-    "A `ValueError` that lists all that is wrong with a template; nothing if it can be used."
-    wrong = check_template(text, kind)
-    if wrong:
-        raise ValueError("\n- ".join([f"the {kind} prompt of {name!r} cannot be used:", *wrong]))
-
 # %% ../../nbs/2_designer/02_prompt.ipynb #5a2853f3
 @dataclass(frozen=True)
 class Templates:
@@ -178,7 +166,8 @@ class Templates:
 
     def __post_init__(self):
         for kind, text in self.texts.items():
-            require_template(text, kind, self.name)
+            if wrong := check_template(text, kind):
+                raise ValueError("\n- ".join([f"the {kind} prompt of {self.name!r} cannot be used:", *wrong]))
 
     @property
     def texts(self) -> dict[str, str]:
@@ -454,19 +443,17 @@ def update_prompt(
     if feedback is None and not previous:
         return first_prompt(templates, simulator, vocabulary, num_worlds, context, request)
     said = context or DesignContext()
-    again = request is not None and request.cycle > 2
-    template = later_template(templates, feedback is not None, said.records is not None, again)
     if said.ladders is not None:
         template = templates.correction
+    elif said.records is not None:
+        template = templates.worlds
+    elif feedback is None:
+        template = templates.no_feedback
+    else:
+        template = (request is not None and request.cycle > 2 and templates.follow_up) or templates.update
     values = prompt_values(simulator, vocabulary, num_worlds, feedback, previous, origins, context)
     return fill(template, values | own_words(template, request))
 
-
-def later_template(templates: Templates, rates: bool, worlds: bool, again: bool = False) -> str:
-    "The template of a later prompt with or without rates, and what happened in the worlds; `again`: not the first."
-    if worlds or not rates:
-        return templates.worlds if worlds else templates.no_feedback
-    return templates.follow_up if again and templates.follow_up else templates.update
 
 
 def choice_prompt(

@@ -251,11 +251,13 @@ def _ladder(value: dict[str, Any]) -> _Unit:
     return _Unit(stages if isinstance(stages, list) else [], True, value.get("goal", ""), purpose or "", tuple(wrong))
 
 
-def _unwrap(data: Any, model: type[World]) -> tuple[Any, dict[str, Any]]:
+def _unwrap(
+    data: Any, model: type[World], names: Sequence[str] = ("purpose", "weight", "keep"),
+) -> tuple[Any, dict[str, Any]]:
     "An environment's settings, and what is written beside them, where the world class has no field of that name."
     if not isinstance(data, dict):
         return data, {}
-    beside = {name: data[name] for name in ("purpose", "weight", "keep") if name in data
+    beside = {name: data[name] for name in names if name in data
               and name not in model.model_fields and (name != "purpose" or isinstance(data[name], str))}
     settings = {key: value for key, value in data.items() if key not in beside}
     if list(settings) == ["settings"] and "settings" not in model.model_fields:
@@ -438,12 +440,8 @@ def _stages(
         wrong.append(f"it has {counted(count, 'stage')}; a ladder has 1 to {MAX_STAGES}")
     proposals = []
     for k, data in enumerate(unit.environments, start=1):
-        beside = {"purpose": purpose}
-        if isinstance(data, dict) and isinstance(data.get("purpose"), str) and "purpose" not in model.model_fields:
-            beside = {"purpose": data["purpose"]}
-            data = {key: value for key, value in data.items() if key != "purpose"}
-        if isinstance(data, dict) and list(data) == ["settings"] and "settings" not in model.model_fields:
-            data = data["settings"]
+        data, own = _unwrap(data, model, ("purpose",))
+        beside = {"purpose": purpose} | own
         if isinstance(data, dict) and list(data) == ["keep"] and "keep" not in model.model_fields and (
                 data["keep"] is not None):
             beside, data = beside | data, {}
