@@ -197,7 +197,8 @@ def test_the_programs_run(block, tmp_path):
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ("python", "run_folder", "curves")])
 def test_small_programs_run(name, monkeypatch, tmp_path):
     """In this process, each page's after one another."""
-    pytest.importorskip("Box2D") if name == "walker" else None
+    if name in ("walker", "envpool"):
+        pytest.importorskip({"walker": "Box2D"}.get(name, name))
     monkeypatch.chdir(tmp_path)
     shared = {"__name__": "__main__"}
     for block in PROGRAMS[name]:
