@@ -838,6 +838,9 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [paired(off_road("original", "near")["critical"], off_road("original", "near")["original"])]),
         ("results_frames", "it is off by {:+.1f} m. Random",
          [paired(off_road("original", "near")["critical"], off_road("original", "near")["random"])]),
+        ("walker", "terrain that is designed as ladders helps at the beginning: {:+.1f} percentage points of score over "
+         "plain PPO for those of a person, {:+.1f} for those of a language model",
+         [_more("walker", arm, "plain") for arm in ("hand", "model")]),
         ("results_roles", "(thousands of steps less than that half: {:+.1f})", [sooner("teacher")]),
         ("results_roles", "was or higher: {:+.1f} and {:+.1f} percentage points",
          [_more(name, "teacher", "none") for name in ("roles_door_key", "roles_blocked")]),
@@ -973,7 +976,8 @@ def figures() -> dict[Path, str]:
     return {ROOT / "docs" / f"{name}.svg": f"{alone(drawing)}\n" for name, drawing in (
         ("designed-worlds", gain_curves(paper)), ("mixture-area", area), ("mixture-end", end),
         ("next-goal", next_goal()), ("learners-end", seeds), ("paper-end", ends(paper)),
-        ("transfer-end", ends(opened("transfer"))), ("roles", over_tokens()), ("reader", reader_classes()))}
+        ("transfer-end", ends(opened("transfer"))), ("walker-end", ends(opened("walker"))),
+        ("roles", over_tokens()), ("reader", reader_classes()))}
 
 
 def reports() -> dict[Path, str]:
