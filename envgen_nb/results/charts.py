@@ -88,7 +88,8 @@ class Axis:
             return [(self(10 ** k), short(10 ** k), False)
                     for k in range(math.ceil(self.low), math.floor(self.high) + 1)]
         most = min(7, max(2, int(abs(self.length) / room) + 1))
-        found = max((ticks(self.low, self.high, count) for count in (most, most + 2)), key=lambda one: len(one) > 1)
+        found = max((ticks(self.low, self.high, count) for count in range(most, most + 4)),
+                    key=lambda one: min(len(one), 2))               # the first with two marks
         return [(self(value), short(value), value == 0) for value in found]
 
 # %% ../../nbs/6_results/04_charts.ipynb #4207b3e2
