@@ -544,7 +544,7 @@ def walker_tests() -> str:
             solved[arm] += one["solved"] / len(of_run) / (len(runs) / len(solved))
     return table(["worlds", *(level.replace("_", " ") for level in levels), "solved, %"], [
         [f"`{arm}`", *(plus_minus(mean(found[arm][level].values())) for level in levels), f"{100 * solved[arm]:.1f}"]
-        for arm in found])
+        for arm in found], "l")
 
 
 @cache
