@@ -3,7 +3,7 @@
     python benchmarks/walker_speed.py                                    # two minutes; without EnvPool if there is none
     python benchmarks/walker_speed.py --out benchmarks/walker_speed.json
 
-EnvPool is no part of the kit: `pip install envpool` (Linux, macOS, Windows; half a gigabyte with what it needs). It has
+EnvPool is an extra: `pip install 'envgen_nb[envpool]'` (Linux, macOS, Windows; 0.75 GB with what it needs). It has
 BipedalWalkerHardcore and nothing else: its terrain has no settings.
 
 All play 16 walkers with random actions, resets included, in turns: a window of each, then again. What counts are the

@@ -536,15 +536,15 @@ def walker_tests() -> str:
     runs = json.loads((BENCHMARKS / "walker_tests.json").read_text())["runs"]
     levels = list(next(iter(runs.values())))
     found: dict[str, dict[str, dict[str, float]]] = {arm: {level: {} for level in levels} for arm in ARMS["walker"]}
-    solved = dict.fromkeys(ARMS["walker"], 0.0)
+    solved: dict[str, list[float]] = defaultdict(list)
     for name, of_run in runs.items():
         arm, seed = name.split("/")
+        solved[arm] += [one["solved"] for one in of_run.values()]
         for level, one in of_run.items():
             found[arm][level][seed] = one["return"]
-            solved[arm] += one["solved"] / len(of_run) / (len(runs) / len(solved))
-    return table(["worlds", *(level.replace("_", " ") for level in levels), "solved, %"], [
-        [f"`{arm}`", *(plus_minus(mean(found[arm][level].values())) for level in levels), f"{100 * solved[arm]:.1f}"]
-        for arm in found], "l")
+    return table(["worlds", *levels, "solved, %"], [
+        [f"`{arm}`", *(plus_minus(mean(found[arm][level].values())) for level in levels),
+         f"{100 * mean(solved[arm]).value:.1f}"] for arm in found], "l")
 
 
 @cache

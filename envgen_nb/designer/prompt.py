@@ -455,7 +455,6 @@ def update_prompt(
     return fill(template, values | own_words(template, request))
 
 
-
 def choice_prompt(
     templates: Templates,
     num_worlds: int,                   # how many to take
