@@ -27,6 +27,7 @@ PARTS = {     # folder of nbs/ → its title, in the order of reading
     "4_curriculum": "Curricula", "5_cycle": "The cycle", "6_results": "Results", "7_experiment": "Experiments",
     "8_studio": "The studio", "9_simulators/crafter": "Crafter", "9_simulators/heist": "Heist",
     "9_simulators/minigrid": "MiniGrid", "9_simulators/walker": "Walker", "9_simulators/road": "Road",
+    "9_simulators/envpool": "EnvPool",
     "extras": "Other learners, and commands", "frames": "Labelled frames", "lab": "Notebooks to run",
     "workshop": "Workshop"}
 

@@ -146,9 +146,17 @@ def test_who_comes_back_finds_the_run(app, chromium, tmp_path):
     assert [path.name for path in folder.iterdir()] == ["first"]
     page.context.close()
     until = time.monotonic() + 120
-    while any("ipykernel" in " ".join(child.cmdline()) for child in psutil.Process(process).children()):
+    while [child for child in psutil.Process(process).children() if is_kernel(child)]:
         assert time.monotonic() < until, "a window was closed, and its process is still there"
         time.sleep(1)
+
+
+def is_kernel(child):
+    """Whether a child process of the server is a kernel that runs: one that has ended has no command line."""
+    try:
+        return "ipykernel" in " ".join(child.cmdline())
+    except psutil.NoSuchProcess:                              # a process that has ended, or waits for its parent
+        return False
 
 
 def test_a_name_is_a_folder(app, chromium):

@@ -1,0 +1,70 @@
+"""Designs that were tried, each with one thing changed in `ppo-rare`: learners for `agent_tuning.py --learner`.
+
+    python benchmarks/agent_tuning.py --learner agent_designs:Annealed --preset symbols-long --steps 1961984
+
+What they led to is in docs/guides/results_agent.md.
+"""
+
+import dataclasses
+
+from envgen_nb.extras.rare import RarePPO
+from envgen_nb.simulators.crafter.symbols import OBJECTS
+
+STEPS = 1_961_984       # of a training: what is annealed is annealed over so many
+SLEEPING = OBJECTS.index("player-sleep")
+
+
+class Annealed(RarePPO):
+    "Adam's learning rate falls linearly to a tenth of what it was (to 0: Schulman et al. 2017, Atari)."
+
+    def learn(self, *arguments, **named):
+        left = 1 - min(1.0, self.steps / STEPS)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.preset.algorithm.learning_rate * (0.1 + 0.9 * left)
+        return super().learn(*arguments, **named)
+
+
+class Farther(RarePPO):
+    "The horizon 1 / (1 − γ) grows linearly from that of the preset to 100 steps (François-Lavet et al. 2015)."
+    LAST = 100
+
+    def learn(self, *arguments, **named):
+        preset, algorithm = self.preset, self.preset.algorithm
+        first = 1 / (1 - algorithm.gamma)
+        horizon = first + (self.LAST - first) * min(1.0, self.steps / STEPS)
+        self.preset = dataclasses.replace(preset, algorithm=dataclasses.replace(algorithm, gamma=1 - 1 / horizon))
+        try:
+            return super().learn(*arguments, **named)
+        finally:
+            self.preset = preset
+
+
+class PerMinibatch(RarePPO):
+    "Advantages are normalised in each minibatch, as in CleanRL and stable-baselines3."
+
+    def update(self, minibatch, where):
+        found = minibatch["advantages"]
+        return super().update(minibatch | {"advantages": (found - found.mean()) / (found.std() + 1e-8)}, where)
+
+
+class KLStop(RarePPO):
+    "The passes over a rollout end when the policy has moved by more than 0.02 (`target_kl` of Spinning Up)."
+    TARGET = 0.02
+
+    def learn(self, *arguments, **named):
+        self.last = None
+        return super().learn(*arguments, **named)
+
+    def update(self, minibatch, where):
+        if self.last is not None and float(self.last["approx_kl"]) > self.TARGET:
+            return self.last
+        self.last = super().update(minibatch, where)
+        return self.last
+
+
+class Asleep(RarePPO):
+    "Steps of which the observation says that the player is asleep teach the critic alone: no action counts there."
+
+    def update(self, minibatch, where):
+        awake = minibatch["obs"]["object"][:, 4, 3] != SLEEPING
+        return super().update(minibatch | {"advantages": minibatch["advantages"] * awake}, where)
