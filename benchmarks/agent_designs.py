@@ -6,7 +6,17 @@ What they led to is in docs/guides/results_agent.md.
 """
 
 import dataclasses
+import itertools
+import math
 
+import torch
+import torch.nn.functional as F
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from envgen_nb.agent.attention import VectorFeatures
+from envgen_nb.agent.networks import Linear, dense, fan_in_
+from envgen_nb.agent.presets import Network
 from envgen_nb.extras.rare import RarePPO
 from envgen_nb.simulators.crafter.symbols import OBJECTS
 
@@ -68,3 +78,35 @@ class Asleep(RarePPO):
     def update(self, minibatch, where):
         awake = minibatch["obs"]["object"][:, 4, 3] != SLEEPING
         return super().update(minibatch | {"advantages": minibatch["advantages"] * awake}, where)
+
+
+class Plain(nn.Module):
+    """An encoder without attention: what is on each cell adds a row of weights, one for each cell and thing, and two
+    dense layers follow. `--set encoder='"agent_designs:Plain"'`."""
+
+    def __init__(self, space: spaces.Dict, network: Network):
+        super().__init__()
+        self.grids = sorted(name for name in space if len(space[name].shape) == 2)
+        self.vectors = sorted(name for name in space if len(space[name].shape) < 2)
+        self.numbers = VectorFeatures([space[name] for name in self.vectors])
+        cells, width = math.prod(space[self.grids[0]].shape), network.hidden[0]
+        things = [int(space[name].high.max()) + 1 for name in self.grids]
+        starts = list(itertools.accumulate((cells * n for n in things), initial=0))
+        self.sizes = list(zip(starts[:-1], things, strict=True))
+        self.bag = nn.Parameter(torch.empty(starts[-1], width))
+        self.cells, self.numbers_map = cells, Linear(self.numbers.features, width)
+        self.norm = nn.LayerNorm(width)
+        self.dense = dense(width, network.hidden[1:], network.layer_norm, math.sqrt(2), math.sqrt(2))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        nn.init.normal_(self.bag, std=(len(self.grids) * self.cells) ** -0.5, generator=generator)
+        fan_in_(self.numbers_map, 1.0, generator)
+
+    def forward(self, obs: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+        rows = []
+        for name, (start, things) in zip(self.grids, self.sizes, strict=True):
+            places = start + torch.arange(self.cells, device=self.bag.device, dtype=torch.int32) * things
+            rows.append(obs[name].flatten(1).int() + places)
+        numbers = self.numbers([obs[name] for name in self.vectors], len(rows[0]), dtype)
+        hidden = F.embedding_bag(torch.cat(rows, 1), self.bag, mode="sum") + self.numbers_map(numbers).float()
+        return self.dense(F.relu(self.norm(hidden)).to(dtype))
