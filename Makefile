@@ -41,7 +41,7 @@ human: $(READY)
 	$(BIN)/envgen run crafter -p folder $(RUN) -p learner ppo-rare -p preset symbols-long -p vocabulary extended \
 	    -p designer ladders -p designer_options '{"file": "nbs/lab/experiments/worlds/steps.json"}' \
 	    -p curriculum_options '{"begin": 0.0625}' -p num_cycles 4 -p cycle_steps 1000000 -p final_steps 0 $(ARGS)
-	$(BIN)/envgen report $(RUN) --rules
+	$(BIN)/envgen report $(RUN) --rules --episodes 5
 
 # ARGS="--durations=0" lists what takes how long.
 PYTEST = $(BIN)/pytest -n auto --maxprocesses 8 --durations=10 --durations-min=1

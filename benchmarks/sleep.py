@@ -5,7 +5,7 @@
 
 In Crafter a player can fall asleep as soon as its energy is below 9, 31 steps into an episode. A point of energy comes
 back in 11 steps of sleep; at 9 it wakes up, which is the achievement, at once. From energy e this takes k = 11 (9 − e)
-+ 1 steps in which nothing else can be achieved. With a discount of γ sleeping is then worth γᵏ (1 + V), and not sleeping
++ 1 steps in which nothing else can be achieved. With a discount of γ sleeping is then worth γᵏ (1 + V), not sleeping
 V, the value of going on: an agent that maximises its discounted return sleeps only where V < γᵏ / (1 − γᵏ).
 
 The agent plays the same episodes twice: as it is, and with sleep put in its place, from the first step with energy 8

@@ -3178,6 +3178,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                 'envgen_nb/results/report.py'),
                                           'envgen_nb.results.report.conversation': ( '6_results/report.html#conversation',
                                                                                      'envgen_nb/results/report.py'),
+                                          'envgen_nb.results.report.episodes_html': ( '6_results/report.html#episodes_html',
+                                                                                      'envgen_nb/results/report.py'),
                                           'envgen_nb.results.report.gaps_html': ( '6_results/report.html#gaps_html',
                                                                                   'envgen_nb/results/report.py'),
                                           'envgen_nb.results.report.kept_in_words': ( '6_results/report.html#kept_in_words',

@@ -53,8 +53,13 @@ def test_a_run_with_it(tmp_path):
     recording = record(get_simulator("crafter"), agent=agent, seed=1, steps=60)
     assert {"collect_wood", "place_plant"} & set(recording.reached)
     assert play(runs[0], tmp_path / "clip.gif", steps=20)
-    pages = [write_report(runs[0], rules=rules).read_text() for rules in (False, True)]
+    pages = [write_report(runs[0], **shown).read_text() for shown in ({}, {"rules": True, "episodes": 2})]
     assert [page.count("<b>The player by rules</b>") for page in pages] == [0, 1]
+    assert [[page.count(f"<b>Seed {seed}</b>") for seed in (1, 2, 3)] for page in pages] == [[0, 0, 0], [1, 1, 0]]
+    whole = record(get_simulator("crafter"), agent=agent, seed=1, steps=10_000)
+    missed = [name for name in whole.possible if name not in whole.reached]
+    said = f"{whole.length:,} steps, return {whole.episode_return:.1f}, {len(whole.reached)} of 22 objectives reached"
+    assert f"{said}<br>Not: {', '.join(missed).replace('_', ' ')}</figcaption>" in pages[1] and missed
 
 
 @pytest.mark.long

@@ -464,6 +464,8 @@ def _submit(args: argparse.Namespace) -> int:
 @subcommand(*RUN,
             arg("--out", type=path, help="where; default: report.html in the run folder"),
             flag("--rules", "of a run: show the game's player by rules beside the agent"),
+            arg("--episodes", type=int, default=0, metavar="N", help="of a run: show so many whole episodes of the "
+                "agent, with what it reached in each and what it did not"),
             flag("--interactive", "of a run also report-interactive.html: figures in which one can zoom, with the "
                  "library that draws them (4.9 MB)"))
 def _report(args: argparse.Namespace) -> int:
@@ -478,7 +480,7 @@ def _report(args: argparse.Namespace) -> int:
     from envgen_nb.results.report import write_interactive, write_report
     run = RunFolder(_open(args).path, snapshot=True)
     with parts_bar() as tell:
-        written = write_report(run, args.out, tell, args.rules)
+        written = write_report(run, args.out, tell, rules=args.rules, episodes=args.episodes)
     print(written)
     if args.interactive:
         print(write_interactive(run))

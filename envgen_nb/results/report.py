@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['PICTURES', 'CLIP', 'TEXTS', 'Tell', 'absent', 'command', 'by_hand', 'spent', 'plans_in_words', 'kept_in_words',
-           'result_html', 'world_pictures', 'small_clip', 'agent_html', 'gaps_html', 'moved_html', 'conversation',
-           'story_html', 'charts_html', 'rates_html', 'settings_html', 'sections', 'title', 'page', 'write_report',
-           'run_figures', 'write_interactive', 'share_run']
+           'result_html', 'world_pictures', 'small_clip', 'agent_html', 'episodes_html', 'gaps_html', 'moved_html',
+           'conversation', 'story_html', 'charts_html', 'rates_html', 'settings_html', 'sections', 'title', 'page',
+           'write_report', 'run_figures', 'write_interactive', 'share_run']
 
 # %% ../../nbs/6_results/09_report.ipynb #48a70603
 import io
@@ -159,13 +159,16 @@ def world_pictures(run: RunFolder) -> dict[str, list[bytes]]:
     return {cycle: [small(world) for world in worlds[cycle]] for cycle in np.array(list(worlds))[kept].tolist()}
 
 # %% ../../nbs/6_results/09_report.ipynb #da31d843
-def small_clip(recording: Recording) -> tuple[bytes, bytes]:   # moving, and still
-    "Return an episode as an animated WebP of at most `CLIP` bytes, every second step of it, and its first picture."
+def small_clip(
+    recording: Recording,
+    every: int = 2,                  # so many steps are one picture
+) -> tuple[bytes, bytes]:            # moving, and still
+    "Return an episode as an animated WebP of at most `CLIP` bytes, and its first picture."
     high, wide = recording.frames[0].shape[:2]
     for width, quality, most in ((150, 45, 90), (126, 35, 90), (126, 30, 60), (100, 25, 40), (80, 20, 25)):
         width = round(width * (wide / high) ** 0.5)          # as many pixels in all as a square
         images = [Image.fromarray(frame).resize((width, round(width * high / wide)), Image.Resampling.BILINEAR)
-                  for frame in recording.frames[::2]]
+                  for frame in recording.frames[::every]]
         buffer = io.BytesIO()
         images[0].save(buffer, "WEBP", save_all=True, append_images=images[1:most], loop=0, duration=125,
                        quality=quality, method=3, minimize_size=False, kmax=40)
@@ -191,6 +194,21 @@ def agent_html(run: RunFolder, steps: int = 200, rules: bool = False) -> str:
     moments = [(step, name, webp(clip["recording"].frames[step - 1], 120)) for clip in clips if clip["title"] == last
                for name, step in sorted(clip["recording"].reached_at.items(), key=lambda one: one[1])[:8]]
     return render("agent.html", clips=clips, steps=steps, moments=moments)
+
+# %% ../../nbs/6_results/09_report.ipynb #ac8e4c78
+def episodes_html(run: RunFolder, count: int, steps: int = 10_000) -> str:
+    "Return whole episodes of the agent that was measured last, in the original game, with seeds from 1; none: no text."
+    there = [cycle for cycle in run.evaluations() if run.file(RunFolder.CHECKPOINT, cycle).exists()]
+    if count < 1 or not there:
+        return ""
+    agent, clips = load_agent(run, there[-1]), []
+    for seed in range(1, count + 1):
+        recording = record(run.simulator, run.original, agent, seed, steps)
+        moving, still = small_clip(recording, every=max(2, -(-recording.length // 90)))
+        missed = [name for name in recording.possible if name not in recording.reached_at]
+        clips.append({"seed": seed, "recording": recording, "moving": moving, "still": still, "missed": missed})
+    never = [name for name in clips[0]["recording"].possible if all(name in clip["missed"] for clip in clips)]
+    return render("episodes.html", clips=clips, when=after_words(there[-1]), never=never)
 
 # %% ../../nbs/6_results/09_report.ipynb #d3974bd8
 def gaps_html(run: RunFolder, cycle: str) -> str:
@@ -340,6 +358,7 @@ def sections(
     run: RunFolder,
     tell: Tell = lambda what, number, count: None,   # called before each part is made
     rules: bool = False,                             # show the game's player by rules beside the agent
+    episodes: int = 0,                               # of the agent, to be shown as a whole
 ) -> list[tuple[str, str, str]]:                     # anchor, title, HTML
     "Return the parts of the report; one that cannot be made is replaced by a note."
     found = _or_else(run, partial(measurements, run), {}, "The measurements cannot be used")
@@ -348,6 +367,7 @@ def sections(
         ("cycles", "Cycle by cycle", partial(story_html, run, found)),
         ("archive", "All worlds so far", partial(_archive, run)),
         ("agent", "The agent at play", partial(agent_html, run, rules=rules)),
+        ("episodes", "Whole episodes", partial(episodes_html, run, episodes)),
         ("curves", "Curves", partial(charts_html, run, found)),
         ("objectives", "Success per objective", partial(rates_html, run)),
         ("missing", "What is still missing", partial(missing_html, run)),
@@ -366,9 +386,9 @@ def title(game: str) -> str:
     return kind if colon else game.capitalize()
 
 
-def page(run: RunFolder, tell: Tell = lambda what, number, count: None, rules: bool = False) -> str:
-    "Return the whole report."
-    parts = sections(run, tell, rules)
+def page(run: RunFolder, tell: Tell = lambda what, number, count: None, **shown: Any) -> str:
+    "Return the whole report; the others as for `sections`."
+    parts = sections(run, tell, **shown)
     run.problems += [line for line in absent(run) if line not in run.problems]
     return render("report.html", name=run.path.resolve().name, game=title(run.settings.simulator), parts=parts,
                   here=None if run.finished() else position(run), cycles=run.settings.num_cycles,
@@ -379,11 +399,11 @@ def write_report(
     run: RunFolder,                    # finished or not, whole or damaged; a snapshot then has the `problems`
     path: str | Path | None = None,    # where; None: report.html in the run folder
     tell: Tell = lambda what, number, count: None,   # called before each part is made
-    rules: bool = False,               # show the game's player by rules beside the agent
+    **shown: Any,                      # rules and episodes, see `sections`
 ) -> Path:
     "Write the report of a run as one HTML file that loads no other file. Missing and damaged files are listed in it."
     path = Path(path or run.path / "report.html")
-    write_text(path, page(run if run.snapshot else RunFolder(run.path, snapshot=True), tell, rules))
+    write_text(path, page(run if run.snapshot else RunFolder(run.path, snapshot=True), tell, **shown))
     return path
 
 # %% ../../nbs/6_results/09_report.ipynb #d8cd8255
