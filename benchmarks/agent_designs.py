@@ -1,4 +1,4 @@
-"""Designs that were tried, each with one thing changed in `ppo-rare`: learners for `agent_tuning.py --learner`.
+"""Designs that were tried, each with one thing changed in a learner, for `agent_tuning.py --learner agent_designs:…`.
 
     python benchmarks/agent_tuning.py --learner agent_designs:Annealed --preset symbols-long --steps 1961984
 
@@ -14,8 +14,11 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from envgen_nb.agent import ppo
 from envgen_nb.agent.attention import VectorFeatures
+from envgen_nb.agent.learner import tree_index
 from envgen_nb.agent.networks import Linear, dense, fan_in_
+from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import Network
 from envgen_nb.extras.rare import RarePPO
 from envgen_nb.simulators.crafter.symbols import OBJECTS
@@ -78,6 +81,53 @@ class Asleep(RarePPO):
     def update(self, minibatch, where):
         awake = minibatch["obs"]["object"][:, 4, 3] != SLEEPING
         return super().update(minibatch | {"advantages": minibatch["advantages"] * awake}, where)
+
+
+class Undiscounted(RarePPO):
+    "What is imitated is not discounted: an example that took long counts as much as one that did not."
+
+    def imitate(self):
+        preset, algorithm = self.preset, self.preset.algorithm
+        self.preset = dataclasses.replace(preset, algorithm=dataclasses.replace(algorithm, gamma=1.0))
+        try:
+            return super().imitate()
+        finally:
+            self.preset = preset
+
+
+class FartherUndiscounted(Farther, Undiscounted):
+    "The two together."
+
+
+class Chosen(PPO):
+    """PPO that learns from the half of each rollout with the largest |Â|, in minibatches of half the size.
+
+    Where Â is near 0 the gradients of both the policy's and the critic's loss are, too: returns are Â + V."""
+    SHARE = 0.5
+
+    def compute_targets(self, rollout):
+        batch = super().compute_targets(rollout)
+        count = round(self.SHARE * len(batch["actions"]))
+        return tree_index(batch, batch["advantages"].abs().topk(count).indices)
+
+
+class Later(PPO):
+    "PPO whose passes after the first are over the half of the rollout with the largest |Â|, see `Chosen`."
+
+    def learn(self, *arguments, **named):
+        whole = ppo.minibatches
+
+        def passes(batch, algorithm, generator):
+            yield from whole(batch, dataclasses.replace(algorithm, epochs=1), generator)
+            chosen = batch["advantages"].abs().topk(len(batch["actions"]) // 2).indices
+            later = dataclasses.replace(algorithm, epochs=algorithm.epochs - 1)
+            yield from whole(tree_index(batch, chosen), later, generator)
+
+        ppo.minibatches = passes
+        try:
+            return super().learn(*arguments, **named)
+        finally:
+            ppo.minibatches = whole
 
 
 class Plain(nn.Module):

@@ -10,7 +10,7 @@ V, the value of going on: an agent that maximises its discounted return sleeps o
 
 The agent plays the same episodes twice: as it is, and with sleep put in its place, from the first step with energy 8
 until it wakes up with the achievement (it tries again when it was hurt). Return, discounted return from that step on,
-and the rate of wake_up are compared, paired by episode.
+and the rate of wake_up are compared, paired by episode. The first three episodes of an agent are kept step by step.
 """
 import argparse
 from pathlib import Path
@@ -41,6 +41,7 @@ def play(agent: Learner, episodes: int, forced: bool) -> dict[str, np.ndarray]:
     generator = torch.Generator().manual_seed(SEED)
     (obs, _), carry, playing, rows = venv.reset(), agent.start(episodes), np.ones(episodes, bool), []
     begun, unlocked = np.zeros(episodes, bool), np.zeros((episodes, len(OBJECTIVES)), bool)
+    reached = np.zeros(unlocked.shape, int)                      # in which step, from 1; 0: not
     while playing.any():
         energy, daylight = obs["inventory"][:, ENERGY].copy(), obs["daylight"][:, 0].copy()
         asleep = obs["object"][:, 4, 3] == ASLEEP
@@ -58,9 +59,11 @@ def play(agent: Learner, episodes: int, forced: bool) -> dict[str, np.ndarray]:
             ended = infos["_results"] & playing
             unlocked[ended] = infos["results"]["unlocked"][ended]
             playing = playing & ~ended
+        reached[unlocked & (reached == 0)] = len(rows)
         carry = agent.observe_achievements(carry, venv.unlocked)
     venv.close()
-    return {name: np.stack([row[name] for row in rows]) for name in rows[0]} | {"unlocked": unlocked}
+    steps = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    return steps | {"unlocked": unlocked, "reached": reached}
 
 
 def discounted(rewards: np.ndarray, begun: np.ndarray, gamma: float) -> np.ndarray:
@@ -75,10 +78,19 @@ def naps(played: dict[str, np.ndarray]) -> dict[str, float]:
     starts = asleep[1:] & ~asleep[:-1]
     stops = asleep[:-1] & ~asleep[1:] & playing[1:]
     rested = stops & (played["energy"][1:] >= 9)
-    return {"per_100_episodes": 100 * starts.sum() / playing.shape[1],
+    return {"per_100_episodes": 100 * float(starts.sum()) / playing.shape[1],
             "energy": float(played["energy"][1:][starts].mean()) if starts.any() else float("nan"),
             "dark": float((played["daylight"][1:][starts] < 0.5).mean()) if starts.any() else float("nan"),
             "rested": float(rested.sum() / max(starts.sum(), 1))}
+
+
+def single(played: dict[str, np.ndarray], n: int) -> dict[str, Any]:
+    "Return one episode, step by step."
+    steps = int(played["playing"][:, n].sum())
+    return {"values": played["values"][:steps, n].astype(float).round(2).tolist(),
+            "energy": played["energy"][:steps, n].tolist(),
+            "asleep": np.flatnonzero(played["asleep"][:steps, n]).tolist(),
+            "reached": {name: int(step) for name, step in zip(OBJECTIVES, played["reached"][n], strict=True) if step}}
 
 
 def measure(agent: Learner, episodes: int) -> dict[str, Any]:
@@ -99,6 +111,7 @@ def measure(agent: Learner, episodes: int) -> dict[str, Any]:
             "wake_up": [100 * float(one["unlocked"][:, WAKE_UP].mean()) for one in (free, forced)],
             "return": [float(one["rewards"].sum(0).mean()) for one in (free, forced)],
             "length": [float(one["playing"].sum(0).mean()) for one in (free, forced)], "naps": naps(free),
+            "singles": [[single(one, n) for one in (free, forced)] for n in range(3)],
             "more": {name: [float(found.mean()), 1.96 * float(found.std(ddof=1)) / len(found) ** 0.5]
                      for name, found in more.items()}}
 

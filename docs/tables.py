@@ -51,6 +51,12 @@ ARMS = {      # what they are, in words
         **{f"share-{share}": f"{share}% of each cycle's steps in designed worlds, then a million steps without"
            for share in (10, 25, 50, 75, 90)},
         "constant": "a quarter of the sub-environments plays designed worlds to the last step"},
+    "rare_controls": {
+        "ppo": "PPO",
+        "rare": "`ppo-rare`: pairs of things are new, rare objectives are imitated, each alike",
+        "things": "single things are new, instead of pairs",
+        "alike": "any achievement is imitated, each alike, instead of rare ones",
+        "rnd": "the reward for novelty is the error of random network distillation"},
     "transfer_parts": {
         "plain": "none, PPO in the original game alone",
         "rules": "the designer of that name, in phases",
@@ -112,7 +118,8 @@ DRIVERS = {      # the arms of benchmarks/reader_road.py
     "critical": "half of it critical scenes, written by hand"}
 SCORE, AREA = "score at the end", "area under the curve"
 TO_80 = "steps to a score of 80"
-FIRST = {"feedback": "feedback", "mixture": "mixture"}      # the heading of the first column, where it is not worlds
+FIRST = {      # the heading of the first column, where it is not worlds
+    "feedback": "feedback", "mixture": "mixture", "rare_controls": "learner"}
 
 
 def table(head: list[str], rows: list[list[str]], align: str = "") -> str:
@@ -349,6 +356,83 @@ def tuning() -> str:
     rows.sort(key=lambda row: (-row[0], -row[1]))
     return table(["learner", "preset", "changed", "steps", "seeds", "over all training episodes, %",
                   "of the final policy, %", "its return"], [row for *_, row in rows], "lll")
+
+
+SCREENED = {      # in `ppo-rare`, one thing at a time: learner and changes of a record → what it is
+    ("ppo-rare", ""): "`ppo-rare`, preset `symbols-long`",
+    ("agent_designs:Farther", ""): "the horizon 1 / (1 − γ) grows from 20 to 100 steps",
+    ("agent_designs:Undiscounted", ""): "what is imitated is not discounted",
+    ("ppo-rare", "gamma 0.98, gae_lambda 0.8"): "γ 0.98, λ 0.8",
+    ("agent_designs:Annealed", ""): "the learning rate falls to a tenth",
+    ("agent_designs:PerMinibatch", ""): "advantages are normalised in each minibatch",
+    ("ppo-rare", "minibatches 8"): "8 minibatches instead of 4",
+    ("agent_designs:KLStop", ""): "passes end above a KL divergence of 0.02"}
+
+
+def screened() -> str:
+    "What was tried in `ppo-rare`: the same tuning seeds at 1.96 million steps, in the original game alone."
+    found: dict[tuple[str, str], dict[int, dict[str, Any]]] = defaultdict(dict)
+    for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
+        if record["preset"] == "symbols-long" and record["steps"] == 1_961_984 and record["seed"] < 5:
+            changes = _said(record["changes"]) if record["changes"] else ""
+            found[record.get("learner", "ppo"), changes][record["seed"]] = record
+    base, rows = found["ppo-rare", ""], []
+    for key, text in SCREENED.items():
+        if not (runs := found[key]):
+            continue
+        row = [text, str(len(runs))]
+        for which in ("score_policy", "return_policy", "score_training"):
+            values, other = ({seed: run[which] for seed, run in of.items()} for of in (runs, base))
+            row += [plus_minus(mean(values.values())),
+                    "" if runs is base else plus_minus(paired(values, other), signed=True)]
+        rows.append(row + [f"{mean(run['success'][skill] for run in runs.values()).value:.1f}"
+                           for skill in ("wake_up", "collect_diamond", "make_iron_pickaxe", "make_iron_sword")])
+    return table(["changed", "seeds", "score at the end, %", "more", "return", "more", "score over training, %", "more",
+                  "wake_up, %", "collect_diamond, %", "make_iron_pickaxe, %", "make_iron_sword, %"], rows, "l")
+
+
+def sleep() -> str:
+    "What sleep is worth to agents, and what their critics expect where it becomes possible."
+    agents, found = json.loads((BENCHMARKS / "sleep.json").read_text())["agents"], defaultdict(dict)
+    for name, one in agents.items():
+        path, _, cycle = name.rpartition("/")
+        found[one["steps"]][path] = one
+    rows = []
+    for steps, of in sorted(found.items()):
+        def estimate(read: Any, of: dict[str, Any] = of, signed: bool = False) -> str:
+            return plus_minus(mean(map(read, of.values())), signed=signed)
+        rows.append([f"{steps:,}", str(len(of)), estimate(lambda one: one["value"]),
+                     *(estimate(lambda one, k=k: one["wake_up"][k]) for k in (0, 1)),
+                     *(estimate(lambda one, name=name: one["more"][name][0], signed=True)
+                       for name in ("return", "discounted"))])
+    bound = next(iter(agents.values()))["bound"]
+    return table(["steps", "seeds", f"V at the first step with energy 8 (sleep pays below {bound:.2f})", "wake_up, %",
+                  "with sleep put in, %", "return: more with sleep", "discounted return: more with sleep"], rows, "r")
+
+
+def sleepless() -> Drawing:
+    "Single episodes: the critic's value at each step, as the agent plays, and with sleep put in."
+    name, one = list(json.loads((BENCHMARKS / "sleep.json").read_text())["agents"].items())[-1]
+    panels = []
+    for number, pair in enumerate(one["singles"], start=1):
+        for played, said in zip(pair, ("as it plays", "with sleep put in"), strict=True):
+            steps = list(range(1, len(played["values"]) + 1))
+            traces = [go.Scatter(x=steps, y=played["values"], name="V", mode="lines", line={"color": COLOURS[0]}),
+                      go.Scatter(x=[steps[0], steps[-1]], y=[one["bound"]] * 2, name="sleep pays below", mode="lines",
+                                 line={"color": COLOURS[7], "dash": "dot"}),
+                      go.Scatter(x=[step + 1 for step in played["asleep"]], y=[-0.2] * len(played["asleep"]),
+                                 name="asleep", mode="markers", marker={"size": 6, "color": COLOURS[1]})]
+            reached = sorted(played["reached"].items(), key=lambda item: item[1])
+            traces.append(go.Scatter(x=[step for _, step in reached],
+                                     y=[played["values"][step - 1] for _, step in reached],
+                                     name="a skill for the first time", mode="markers",
+                                     marker={"size": 7, "color": COLOURS[2]},
+                                     text=[name.replace("_", " ") for name, _ in reached]))
+            panels.append(chart(traces, f"Episode {number}, {said}: {len(reached)} skills", x_title="step", height=230,
+                                above=True))
+            panels[-1].update_yaxes(range=[-0.5, 5])
+    return svg(*panels, width=480, columns=2, title="What the critic expects, in three episodes: where V is above the "
+               "dotted line, an agent that discounts by 0.95 does not sleep")
 
 
 BEST = "ppo-long"      # plain PPO with its best preset: what the others are compared with
@@ -732,7 +816,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "ladders": partial(ladders, "ladders"), "ladders, 4m": partial(ladders, "ladders_4m"),
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
-          "learners": learners, "learners, measured": learners_measured, "learners, worlds": learners_worlds,
+          "screened": screened, "sleep": sleep, "learners": learners,
+          "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
           "heist": heist, "continuous": continuous, "walker speed": walker_speed, "walker, tests": walker_tests,
           "envpool speed": envpool_speed, "reader": reader,
@@ -976,7 +1061,7 @@ def figures() -> dict[Path, str]:
         ("designed-worlds", gain_curves(paper)), ("mixture-area", area), ("mixture-end", end),
         ("next-goal", next_goal()), ("learners-end", seeds), ("paper-end", ends(paper)),
         ("transfer-end", ends(opened("transfer"))), ("walker-end", ends(opened("walker"))),
-        ("roles", over_tokens()), ("reader", reader_classes()))}
+        ("roles", over_tokens()), ("reader", reader_classes()), ("sleep", sleepless()))}
 
 
 def reports() -> dict[Path, str]:
