@@ -95,6 +95,24 @@ class Undiscounted(RarePPO):
             self.preset = preset
 
 
+class Valued(RarePPO):
+    """An objective is worth more while it is rare: (1 − p)² is added to the reward that the game gives for it.
+
+    Below a rate that falls its worth rises, so a short horizon pays for what takes long, too."""
+    WEIGHT = 1.0
+
+    def novelty(self, rollout, fresh):
+        found, worth = super().novelty(rollout, fresh), (1 - self.examples.rate).square()
+        achieved = torch.where(fresh[:, None], rollout.unlocked[0], self.examples.achieved)
+        over = rollout.terminated | rollout.truncated
+        for t, ended in enumerate(over):
+            new = rollout.unlocked[t] & ~achieved
+            bonus = self.WEIGHT * (new * worth[rollout.designed[t].long()]).sum(1)
+            found[t] += bonus / self.preset.algorithm.novelty_coef
+            achieved = rollout.unlocked[t] & ~ended[:, None]
+        return found
+
+
 class FartherUndiscounted(Farther, Undiscounted):
     "The two together."
 

@@ -77,6 +77,13 @@ def test_make_human(tmp_path):
     assert [page.count(f"<b>{title}</b>") for title in ("The player by rules", "Seed 1", "Seed 5")] == [1, 1, 1]
 
 
+def test_the_guide_says_what_make_human_runs():
+    guide = (ROOT / "docs" / "guides" / "human.md").read_text()
+    run, report = [line.strip() for line in guide.splitlines() if line.startswith("    envgen ")][:2]
+    said = " ".join(sh([*MAKE, "-n", "human"]).stdout.replace("\\\n", " ").split())
+    assert f"/{run} " in f"{said} " and said.endswith(f"/{report}"), said
+
+
 def test_make_test_runs_everything():
     short, long = (sh([*MAKE, "-n", target]).stdout for target in ("test", "test-all"))
     assert "pytest -n auto" in short and "--long" not in short and "pytest -n auto" in long and "--long" in long
