@@ -10,7 +10,7 @@ V, the value of going on: an agent that maximises its discounted return sleeps o
 
 The agent plays the same episodes twice: as it is, and with sleep put in its place, from the first step with energy 8
 until it wakes up with the achievement (it tries again when it was hurt). Return, discounted return from that step on,
-and the rate of wake_up are compared, paired by episode. The first three episodes of an agent are kept step by step.
+and the rate of wake_up are compared, paired by episode. The first three episodes of the last agent are kept, by steps.
 """
 import argparse
 from pathlib import Path
@@ -93,7 +93,7 @@ def single(played: dict[str, np.ndarray], n: int) -> dict[str, Any]:
             "reached": {name: int(step) for name, step in zip(OBJECTIVES, played["reached"][n], strict=True) if step}}
 
 
-def measure(agent: Learner, episodes: int) -> dict[str, Any]:
+def measure(agent: Learner, episodes: int, singles: int = 0) -> dict[str, Any]:
     "Return what the module's text says, of one agent."
     gamma = agent.preset.algorithm.gamma
     free, forced = (play(agent, episodes, forced) for forced in (False, True))
@@ -111,7 +111,7 @@ def measure(agent: Learner, episodes: int) -> dict[str, Any]:
             "wake_up": [100 * float(one["unlocked"][:, WAKE_UP].mean()) for one in (free, forced)],
             "return": [float(one["rewards"].sum(0).mean()) for one in (free, forced)],
             "length": [float(one["playing"].sum(0).mean()) for one in (free, forced)], "naps": naps(free),
-            "singles": [[single(one, n) for one in (free, forced)] for n in range(3)],
+            "singles": [[single(one, n) for one in (free, forced)] for n in range(singles)],
             "more": {name: [float(found.mean()), 1.96 * float(found.std(ddof=1)) / len(found) ** 0.5]
                      for name, found in more.items()}}
 
@@ -126,8 +126,11 @@ def main() -> None:
     found: dict[str, Any] = {}
     for path in args.runs:
         run = RunFolder(path)
-        for cycle in args.cycle or run.checkpoints():
-            one = found[f"{path.parent.name}/{path.name}/{cycle}"] = measure(load_agent(run, cycle), args.episodes)
+        cycles = args.cycle or run.checkpoints()
+        for cycle in cycles:
+            singles = 3 if (path, cycle) == (args.runs[-1], cycles[-1]) else 0
+            one = found[f"{path.parent.name}/{path.name}/{cycle}"] = measure(
+                load_agent(run, cycle), args.episodes, singles)
             print(f"{path.name} {cycle}: V {one['value']:.2f}, sleep pays below {one['bound']:.2f}; wake_up "
                   f"{one['wake_up'][0]:.0f}% → {one['wake_up'][1]:.0f}%; with sleep put in, return "
                   + ", ".join(f"{name} {value:+.2f} ± {half:.2f}" for name, (value, half) in one["more"].items())

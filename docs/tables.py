@@ -410,6 +410,19 @@ def sleep() -> str:
                   "with sleep put in, %", "return: more with sleep", "discounted return: more with sleep"], rows, "r")
 
 
+def sleep_bounds(energy: list[int], gamma: float) -> list[tuple[list[int], list[float]]]:
+    "Below which V sleeping pays, γᵏ / (1 − γᵏ), k = 11 (9 − energy) + 1: steps and bounds of each stretch below 9."
+    found: list[tuple[list[int], list[float]]] = []
+    for step, (before, now) in enumerate(zip([9, *energy], energy, strict=False), start=1):
+        if now < 9:
+            if before == 9:
+                found.append(([], []))
+            worth = gamma ** (11 * (9 - now) + 1)
+            found[-1][0].append(step)
+            found[-1][1].append(worth / (1 - worth))
+    return found
+
+
 def sleepless() -> Drawing:
     "Single episodes: the critic's value at each step, as the agent plays, and with sleep put in."
     name, one = list(json.loads((BENCHMARKS / "sleep.json").read_text())["agents"].items())[-1]
@@ -418,8 +431,9 @@ def sleepless() -> Drawing:
         for played, said in zip(pair, ("as it plays", "with sleep put in"), strict=True):
             steps = list(range(1, len(played["values"]) + 1))
             traces = [go.Scatter(x=steps, y=played["values"], name="V", mode="lines", line={"color": COLOURS[0]}),
-                      go.Scatter(x=[steps[0], steps[-1]], y=[one["bound"]] * 2, name="sleep pays below", mode="lines",
-                                 line={"color": COLOURS[7], "dash": "dot"}),
+                      *(go.Scatter(x=x, y=y, name="sleep pays below", mode="lines", showlegend=not k,
+                                   line={"color": COLOURS[7], "dash": "dot"})
+                        for k, (x, y) in enumerate(sleep_bounds(played["energy"], one["gamma"]))),
                       go.Scatter(x=[step + 1 for step in played["asleep"]], y=[-0.2] * len(played["asleep"]),
                                  name="asleep", mode="markers", marker={"size": 6, "color": COLOURS[1]})]
             reached = sorted(played["reached"].items(), key=lambda item: item[1])
@@ -431,8 +445,8 @@ def sleepless() -> Drawing:
             panels.append(chart(traces, f"Episode {number}, {said}: {len(reached)} skills", x_title="step", height=230,
                                 above=True))
             panels[-1].update_yaxes(range=[-0.5, 5])
-    return svg(*panels, width=480, columns=2, title="What the critic expects, in three episodes: where V is above the "
-               "dotted line, an agent that discounts by 0.95 does not sleep")
+    return svg(*panels, width=480, columns=2, title="Three episodes: sleep would pay where V, what the critic expects, "
+               "is below the dotted line")
 
 
 BEST = "ppo-long"      # plain PPO with its best preset: what the others are compared with

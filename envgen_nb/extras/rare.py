@@ -160,6 +160,14 @@ class Examples:
 
 # %% ../../nbs/extras/03_rare.ipynb #a7d20005
 @patch
+def first(self: Examples, rollout: Rollout, fresh: Tensor) -> Tensor:      # (T, N, objectives) bool; fresh as for `add`
+    "Return what each step achieved for the first time in its episode."
+    over = rollout.terminated | rollout.truncated
+    begin = torch.where(fresh[:, None], rollout.unlocked[0], self.achieved)      # before that it is not known
+    return rollout.unlocked & ~torch.cat([begin[None], (rollout.unlocked & ~over[:, :, None])[:-1]])
+
+
+@patch
 def add(
     self: Examples,
     rollout: Rollout,   # with the game's own rewards
@@ -167,19 +175,20 @@ def add(
 ) -> None:
     "Keep an example of each rare objective that was achieved in a rollout."
     steps = {"obs": rollout.obs, "actions": rollout.actions, "rewards": rollout.rewards}
+    first = self.first(rollout, fresh)
     window, after = tree_concat([self.recent, tree_map(Tensor.cpu, steps)]), observations_after(rollout)
     over, unlocked, designed = rollout.terminated | rollout.truncated, rollout.unlocked, rollout.designed
     self.age = torch.where(fresh, 0, self.age)
-    self.achieved = torch.where(fresh[:, None], unlocked[0], self.achieved)      # before that it is not known
     for t, ended in enumerate(over):
         self.age = self.age + 1
         kinds, end = designed[t].long(), self.LENGTH + t + 1
-        for n, objective in (unlocked[t] & ~self.achieved & self.rare[kinds]).nonzero().tolist():
+        for n, objective in (first[t] & self.rare[kinds]).nonzero().tolist():
             length = min(int(self.age[n]), self.LENGTH)
             self._keep(int(self.strata[kinds[n], objective]), tree_index(window, (slice(end - length, end), n)),
                        tree_index(after, (t, n)), ~rollout.terminated[t, n])
         self.rate = averaged(self.rate, unlocked[t][ended], designed[t][ended])
-        self.age, self.achieved = self.age * ~ended, unlocked[t] & ~ended[:, None]
+        self.age = self.age * ~ended
+    self.achieved = unlocked[-1] & ~over[-1][:, None]
     self.recent = tree_map(lambda value: value[len(over):].clone(), window)
 
 
@@ -229,6 +238,12 @@ def imitation_batch(
     steps = {"obs": drawn["obs"], "actions": drawn["actions"], "returns": torch.stack(returns, 1).flip(1)}
     length = steps["actions"].shape[1]
     return tree_index(steps, torch.arange(length, device=following.device) >= length - drawn["lengths"][:, None])
+
+# %% ../../nbs/extras/03_rare.ipynb #1b9bf911
+@patch
+def rarity(self: Examples, rollout: Rollout, fresh: Tensor) -> Tensor:           # (T, N); fresh as for `add`
+    "Return the sum of (1 − p)² over what each step achieved for the first time in its episode."
+    return (self.first(rollout, fresh) * (1 - self.rate).square()[rollout.designed.long()]).sum(2)
 
 # %% ../../nbs/extras/03_rare.ipynb #d7210dff
 def imitation_loss(
@@ -296,15 +311,17 @@ class RarePPO(PPO):
             raise ValueError("the learner 'ppo-rare' needs an environment that has `unlocked`: what was achieved")
         fresh = rollout.carry["began"].cpu() != self.began
         self.began = rollout.next_carry["began"].cpu().clone()
-        bonus = self.preset.algorithm.novelty_coef * self.novelty(rollout, fresh).to(rollout.rewards)
-        report = super().learn(dataclasses.replace(rollout, rewards=rollout.rewards + bonus), check)
+        algorithm = self.preset.algorithm
+        bonus = algorithm.novelty_coef * self.novelty(rollout, fresh).to(rollout.rewards)
+        rarity = algorithm.rarity_coef * self.examples.rarity(rollout, fresh).to(rollout.rewards)
+        report = super().learn(dataclasses.replace(rollout, rewards=rollout.rewards + bonus + rarity), check)
         self.examples.add(rollout, fresh)
-        for _ in range(self.preset.algorithm.imitation_steps):
+        for _ in range(algorithm.imitation_steps):
             check()
             report |= self.imitate()
         if self.rnd:
             report |= self.distil(rollout, check)
-        return report | {"novelty": float(bonus.mean())}
+        return report | {"novelty": float(bonus.mean()), "rarity": float(rarity.mean())}
 
 # %% ../../nbs/extras/03_rare.ipynb #cf26094d
 @patch
