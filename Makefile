@@ -38,7 +38,8 @@ run: $(READY)
 # With the ladders that a person wrote; RUN=FOLDER for another run than the first.
 RUN ?= runs/human
 human: $(READY)
-	$(BIN)/envgen run crafter -p folder $(RUN) -p learner ppo-rare -p preset symbols-long -p vocabulary extended \
+	$(BIN)/envgen run crafter -p folder $(RUN) -p learner ppo-rare -p preset symbols-long \
+	    -p preset_options '{"rarity_coef": 1}' -p vocabulary extended \
 	    -p designer ladders -p designer_options '{"file": "nbs/lab/experiments/worlds/steps.json"}' \
 	    -p curriculum_options '{"begin": 0.0625}' -p num_cycles 4 -p cycle_steps 1000000 -p final_steps 0 $(ARGS)
 	$(BIN)/envgen report $(RUN) --rules --episodes 5

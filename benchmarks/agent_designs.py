@@ -113,6 +113,10 @@ class Valued(RarePPO):
         return found
 
 
+class Valued2(Valued):
+    WEIGHT = 2.0
+
+
 class FartherUndiscounted(Farther, Undiscounted):
     "The two together."
 

@@ -73,6 +73,7 @@ def test_make_human(tmp_path):
     sh([*MAKE, "human", f"RUN={tmp_path / 'run'}", f"ARGS={TINY} -p cycle_steps 8192"])
     run = RunFolder(tmp_path / "run")
     assert run.finished() and run.settings.learner == "ppo-rare" and run.settings.design == "ladders"
+    assert run.settings.preset_options == {"rarity_coef": 1}
     page = (run.path / "report.html").read_text()
     assert [page.count(f"<b>{title}</b>") for title in ("The player by rules", "Seed 1", "Seed 5")] == [1, 1, 1]
 
