@@ -11,6 +11,8 @@ V, the value of going on: an agent that maximises its discounted return sleeps o
 The agent plays the same episodes twice: as it is, and with sleep put in its place, from the first step with energy 8
 until it wakes up with the achievement (it tries again when it was hurt). Return, discounted return from that step on,
 and the rate of wake_up are compared, paired by episode. The first three episodes of the last agent are kept, by steps.
+
+Of plants and diamonds it counts in how many episodes what they need was there, how long these last, and the deaths.
 """
 import argparse
 from pathlib import Path
@@ -19,17 +21,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from envgen_nb.agent.evaluate import Watch, evaluate
 from envgen_nb.agent.learner import Learner
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.runs import load_agent
 from envgen_nb.game.files import write_json
-from envgen_nb.game.simulator import make_vec
+from envgen_nb.game.simulator import get_simulator, make_vec
 from envgen_nb.simulators.crafter.reference import ACTIONS, ITEMS, OBJECTIVES
 from envgen_nb.simulators.crafter.symbols import OBJECTS
 
 SEED = 4_000_000      # of the episodes; no training uses it
 ENERGY, WAKE_UP, SLEEP = ITEMS.index("energy"), OBJECTIVES.index("wake_up"), ACTIONS.index("sleep")
 ASLEEP = OBJECTS.index("player-sleep")
+RIPE = 300            # steps until a plant is ripe
 STEPS = 12            # to sleep from energy 8, and to wake up
 
 
@@ -93,6 +97,21 @@ def single(played: dict[str, np.ndarray], n: int) -> dict[str, Any]:
             "reached": {name: int(step) for name, step in zip(OBJECTIVES, played["reached"][n], strict=True) if step}}
 
 
+def lacking(agent: Learner, episodes: int) -> dict[str, Any]:
+    "Return how often what a plant and a diamond need is there, how long episodes last, and of what the player dies."
+    crafter = get_simulator("crafter")
+    watch = Watch(crafter.objectives, crafter.conditions, crafter.needs)
+    venv = make_vec("crafter", num_envs=episodes, seed=SEED, obs=agent.preset.obs, episodes=1)
+    played = evaluate(agent, venv, runs=1, seed=SEED, watch=watch)
+    venv.close()
+    return {"length": float(played.lengths.mean()), "long": 100 * float((played.lengths > RIPE).mean()),
+            "deaths": {name: int((played.deaths == k).sum()) for k, name in enumerate(("none", *crafter.deaths))},
+            "held": {" and ".join(one.conditions): one.episodes for name in ("eat_plant", "collect_diamond")
+                     for one in played.held[name]},
+            "reached": {name: 100 * float(played.unlocked[:, OBJECTIVES.index(name)].mean())
+                        for name in ("place_plant", "eat_plant", "make_iron_pickaxe", "collect_diamond")}}
+
+
 def measure(agent: Learner, episodes: int, singles: int = 0) -> dict[str, Any]:
     "Return what the module's text says, of one agent."
     gamma = agent.preset.algorithm.gamma
@@ -111,6 +130,7 @@ def measure(agent: Learner, episodes: int, singles: int = 0) -> dict[str, Any]:
             "wake_up": [100 * float(one["unlocked"][:, WAKE_UP].mean()) for one in (free, forced)],
             "return": [float(one["rewards"].sum(0).mean()) for one in (free, forced)],
             "length": [float(one["playing"].sum(0).mean()) for one in (free, forced)], "naps": naps(free),
+            "lacking": lacking(agent, episodes),
             "singles": [[single(one, n) for one in (free, forced)] for n in range(singles)],
             "more": {name: [float(found.mean()), 1.96 * float(found.std(ddof=1)) / len(found) ** 0.5]
                      for name, found in more.items()}}

@@ -334,18 +334,32 @@ def _said(changes: dict) -> str:
     return ", ".join(f"{name} {value}" for name, value in changes.items()) or "as it is"
 
 
-DESIGNS = {      # what `ppo-rare` was made from, as it was recorded: learner and what differs from it
+DESIGNS = {      # designs that were tried, as they are recorded: learner and what differs from it
     "agent_designs:Novelty": ("ppo-rare", "imitation_steps 0"),
     "agent_designs:Imitation": ("ppo-rare", "novelty_coef 0"),
     "agent_designs:Imitation4": ("ppo-rare", "novelty_coef 0, imitation_steps 4"),
-    "agent_designs:Both": ("ppo-rare", "as it is")}
+    "agent_designs:Both": ("ppo-rare", "as it was"),
+    "agent_designs:Chosen": ("ppo", "only the half of the steps with the largest advantages is learned from"),
+    "agent_designs:Farther": ("ppo-rare", "1 / (1 − γ) grows from 20 to 100"),
+    "agent_designs:Undiscounted": ("ppo-rare", "what is imitated is not discounted"),
+    "agent_designs:Valued": ("ppo-rare", "rarity_coef 1"),
+    "agent_designs:Valued2": ("ppo-rare", "rarity_coef 2"),
+    "agent_designs:Annealed": ("ppo-rare", "the learning rate falls to a tenth"),
+    "agent_designs:PerMinibatch": ("ppo-rare", "advantages are normalised in each minibatch"),
+    "agent_designs:KLStop": ("ppo-rare", "passes end above a KL divergence of 0.02")}
+
+
+def _learner_and_changes(record: dict[str, Any]) -> tuple[str, str]:
+    "Of a row of agent_tuning.jsonl, in words."
+    name = record.get("learner", "ppo")
+    return DESIGNS.get(name, (name, _said(record["changes"])))
 
 
 def tuning() -> str:
     "Every setting that was tried, without designed worlds: those of most steps first, then the best."
     found = defaultdict(list)
     for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
-        learner, changes = DESIGNS.get(name := record.get("learner", "ppo"), (name, _said(record["changes"])))
+        learner, changes = _learner_and_changes(record)
         found[learner, record["preset"], record["steps"], changes].append(record)
     rows = []
     for (learner, preset, steps, changes), records in found.items():
@@ -358,29 +372,18 @@ def tuning() -> str:
                   "of the final policy, %", "its return"], [row for *_, row in rows], "lll")
 
 
-SCREENED = {      # in `ppo-rare`, one thing at a time: learner and changes of a record → what it is
-    ("ppo-rare", ""): "`ppo-rare`, preset `symbols-long`",
-    ("agent_designs:Farther", ""): "the horizon 1 / (1 − γ) grows from 20 to 100 steps",
-    ("agent_designs:Undiscounted", ""): "what is imitated is not discounted",
-    ("ppo-rare", "gamma 0.98, gae_lambda 0.8"): "γ 0.98, λ 0.8",
-    ("agent_designs:Annealed", ""): "the learning rate falls to a tenth",
-    ("agent_designs:PerMinibatch", ""): "advantages are normalised in each minibatch",
-    ("ppo-rare", "minibatches 8"): "8 minibatches instead of 4",
-    ("agent_designs:KLStop", ""): "passes end above a KL divergence of 0.02"}
-
-
 def screened() -> str:
     "What was tried in `ppo-rare`: the same tuning seeds at 1.96 million steps, in the original game alone."
-    found: dict[tuple[str, str], dict[int, dict[str, Any]]] = defaultdict(dict)
+    found: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
     for record in read_jsonl(BENCHMARKS / "agent_tuning.jsonl"):
-        if record["preset"] == "symbols-long" and record["steps"] == 1_961_984 and record["seed"] < 5:
-            changes = _said(record["changes"]) if record["changes"] else ""
-            found[record.get("learner", "ppo"), changes][record["seed"]] = record
-    base, rows = found["ppo-rare", ""], []
-    for key, text in SCREENED.items():
-        if not (runs := found[key]):
-            continue
-        row = [text, str(len(runs))]
+        learner, changes = _learner_and_changes(record)
+        shape = record["preset"], record["steps"]
+        if learner == "ppo-rare" and shape == ("symbols-long", 1_961_984) and record["seed"] < 5:
+            found[changes][record["seed"]] = record
+    base, rows = found["as it is"], []
+    for changes, runs in sorted(found.items(), key=lambda item: -mean(
+            run["score_policy"] for run in item[1].values()).value):
+        row = [changes, str(len(runs))]
         for which in ("score_policy", "return_policy", "score_training"):
             values, other = ({seed: run[which] for seed, run in of.items()} for of in (runs, base))
             row += [plus_minus(mean(values.values())),
@@ -391,23 +394,40 @@ def screened() -> str:
                   "wake_up, %", "collect_diamond, %", "make_iron_pickaxe, %", "make_iron_sword, %"], rows, "l")
 
 
+def _agents(read: dict[str, Any], heading: str = "steps") -> str:
+    "A row for each number of steps that agents of benchmarks/sleep.json had, means over the seeds: heading → number."
+    found = defaultdict(list)
+    for one in json.loads((BENCHMARKS / "sleep.json").read_text())["agents"].values():
+        found[one["steps"]].append(one)
+    return table([heading, "seeds", *read], [
+        [f"{steps:,}", str(len(agents)), *(plus_minus(mean(map(number, agents)), signed="more" in name)
+                                           for name, number in read.items())]
+        for steps, agents in sorted(found.items())], "r")
+
+
 def sleep() -> str:
     "What sleep is worth to agents, and what their critics expect where it becomes possible."
-    agents, found = json.loads((BENCHMARKS / "sleep.json").read_text())["agents"], defaultdict(dict)
-    for name, one in agents.items():
-        path, _, cycle = name.rpartition("/")
-        found[one["steps"]][path] = one
-    rows = []
-    for steps, of in sorted(found.items()):
-        def estimate(read: Any, of: dict[str, Any] = of, signed: bool = False) -> str:
-            return plus_minus(mean(map(read, of.values())), signed=signed)
-        rows.append([f"{steps:,}", str(len(of)), estimate(lambda one: one["value"]),
-                     *(estimate(lambda one, k=k: one["wake_up"][k]) for k in (0, 1)),
-                     *(estimate(lambda one, name=name: one["more"][name][0], signed=True)
-                       for name in ("return", "discounted"))])
-    bound = next(iter(agents.values()))["bound"]
-    return table(["steps", "seeds", f"V at the first step with energy 8 (sleep pays below {bound:.2f})", "wake_up, %",
-                  "with sleep put in, %", "return: more with sleep", "discounted return: more with sleep"], rows, "r")
+    return _agents({"V at the first step with energy 8": lambda one: one["value"],
+                    "wake_up, %": lambda one: one["wake_up"][0],
+                    "with sleep put in, %": lambda one: one["wake_up"][1],
+                    "return: more with sleep": lambda one: one["more"]["return"][0],
+                    "discounted return: more with sleep": lambda one: one["more"]["discounted"][0]})
+
+
+def lacking() -> str:
+    "What plants and diamonds lack, and of what agents die."
+    def held(*conditions: str) -> Any:
+        return lambda one: one["lacking"]["held"][" and ".join(conditions)]
+
+    def died(name: str) -> Any:
+        return lambda one: 100 * one["lacking"]["deaths"][name] / one["episodes"]
+
+    bag, diamond = "iron pickaxe in the bag", "diamond in sight"
+    return _agents({"steps of an episode": lambda one: one["lacking"]["length"],
+                    "over 300 steps, %": lambda one: one["lacking"]["long"],
+                    "ripe plant in sight, %": held("ripe plant in sight"), f"{bag}, %": held(bag),
+                    f"{diamond}, %": held(diamond), "both, %": held(bag, diamond),
+                    "died of thirst, %": died("thirst"), "of a zombie, %": died("zombie")}, "training steps")
 
 
 def sleep_bounds(energy: list[int], gamma: float) -> list[tuple[list[int], list[float]]]:
@@ -830,7 +850,7 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "ladders": partial(ladders, "ladders"), "ladders, 4m": partial(ladders, "ladders_4m"),
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
-          "screened": screened, "sleep": sleep, "learners": learners,
+          "screened": screened, "sleep": sleep, "lacking": lacking, "learners": learners,
           "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
           "heist": heist, "continuous": continuous, "walker speed": walker_speed, "walker, tests": walker_tests,
