@@ -459,7 +459,7 @@ def sleepless() -> Drawing:
             reached = sorted(played["reached"].items(), key=lambda item: item[1])
             traces.append(go.Scatter(x=[step for _, step in reached],
                                      y=[played["values"][step - 1] for _, step in reached],
-                                     name="a skill for the first time", mode="markers",
+                                     name="new skill", mode="markers",
                                      marker={"size": 7, "color": COLOURS[2]},
                                      text=[name.replace("_", " ") for name, _ in reached]))
             panels.append(chart(traces, f"Episode {number}, {said}: {len(reached)} skills", x_title="step", height=230,
