@@ -294,7 +294,7 @@ def test_tables_say_what_the_records_say():
     text = "".join(page.read_text() for page in tables.PAGES)
     used = re.findall(r"<!-- table: (.*?) -->", text)
     assert set(used) == set(tables.TABLES) and text.count("<!-- end of table -->") == len(used)
-    assert "agent_designs" not in text                     # a program's name for what a reader knows as ppo-rare
+    assert "agent_designs:" not in text                    # a program's name for what a reader knows as ppo-rare
     for path, text in tables.wanted().items():
         assert path.read_text() == text, path.name
 
