@@ -82,7 +82,7 @@ def test_the_guide_says_what_make_human_runs():
     guide = (ROOT / "docs" / "guides" / "human.md").read_text()
     run, report = [line.strip() for line in guide.splitlines() if line.startswith("    envgen ")][:2]
     said = " ".join(sh([*MAKE, "-n", "human"]).stdout.replace("\\\n", " ").split())
-    assert f"/{run} " in f"{said} " and said.endswith(f"/{report}"), said
+    assert f"/{run} " in said and f"/{report}" in said, said
 
 
 def test_make_test_runs_everything():
