@@ -127,7 +127,7 @@ def test_who_comes_back_finds_the_run(app, chromium, tmp_path):
     url, shared, process = app
     shots = Path(os.environ.get("ENVGEN_SCREENSHOTS", tmp_path))
     folder = shared / "sofia" / "runs"
-    create_run(make_settings(num_cycles=1, num_worlds=2, cycle_steps=100_000, final_steps=0, evaluation_runs=1,
+    create_run(make_settings(num_cycles=1, num_worlds=2, cycle_steps=300_000, final_steps=0, evaluation_runs=1,
                              evaluation_episodes=2, threads=1), folder / "first")
     page = enter(chromium, url, "Sofia")
     page.get_by_role("button", name="All cycles").click()
