@@ -2,7 +2,7 @@
 
     python benchmarks/agent_tuning.py --learner agent_designs:Annealed --preset symbols-long --steps 1961984
 
-What they led to is in docs/guides/results_agent.md.
+What they led to is in docs/guides/results_human.md.
 """
 
 import dataclasses
