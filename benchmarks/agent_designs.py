@@ -14,17 +14,14 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from envgen_nb.agent import ppo
 from envgen_nb.agent.attention import VectorFeatures
 from envgen_nb.agent.learner import tree_index
 from envgen_nb.agent.networks import Linear, dense, fan_in_
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import Network
 from envgen_nb.extras.rare import RarePPO
-from envgen_nb.simulators.crafter.symbols import OBJECTS
 
 STEPS = 1_961_984       # of a training: what is annealed is annealed over so many
-SLEEPING = OBJECTS.index("player-sleep")
 
 
 class Annealed(RarePPO):
@@ -75,14 +72,6 @@ class KLStop(RarePPO):
         return self.last
 
 
-class Asleep(RarePPO):
-    "Steps of which the observation says that the player is asleep teach the critic alone: no action counts there."
-
-    def update(self, minibatch, where):
-        awake = minibatch["obs"]["object"][:, 4, 3] != SLEEPING
-        return super().update(minibatch | {"advantages": minibatch["advantages"] * awake}, where)
-
-
 class Undiscounted(RarePPO):
     "What is imitated is not discounted: an example that took long counts as much as one that did not."
 
@@ -95,32 +84,6 @@ class Undiscounted(RarePPO):
             self.preset = preset
 
 
-class Valued(RarePPO):
-    """An objective is worth more while it is rare: (1 − p)² is added to the reward that the game gives for it.
-
-    Below a rate that falls its worth rises, so a short horizon pays for what takes long, too."""
-    WEIGHT = 1.0
-
-    def novelty(self, rollout, fresh):
-        found, worth = super().novelty(rollout, fresh), (1 - self.examples.rate).square()
-        achieved = torch.where(fresh[:, None], rollout.unlocked[0], self.examples.achieved)
-        over = rollout.terminated | rollout.truncated
-        for t, ended in enumerate(over):
-            new = rollout.unlocked[t] & ~achieved
-            bonus = self.WEIGHT * (new * worth[rollout.designed[t].long()]).sum(1)
-            found[t] += bonus / self.preset.algorithm.novelty_coef
-            achieved = rollout.unlocked[t] & ~ended[:, None]
-        return found
-
-
-class Valued2(Valued):
-    WEIGHT = 2.0
-
-
-class FartherUndiscounted(Farther, Undiscounted):
-    "The two together."
-
-
 class Chosen(PPO):
     """PPO that learns from the half of each rollout with the largest |Â|, in minibatches of half the size.
 
@@ -131,25 +94,6 @@ class Chosen(PPO):
         batch = super().compute_targets(rollout)
         count = round(self.SHARE * len(batch["actions"]))
         return tree_index(batch, batch["advantages"].abs().topk(count).indices)
-
-
-class Later(PPO):
-    "PPO whose passes after the first are over the half of the rollout with the largest |Â|, see `Chosen`."
-
-    def learn(self, *arguments, **named):
-        whole = ppo.minibatches
-
-        def passes(batch, algorithm, generator):
-            yield from whole(batch, dataclasses.replace(algorithm, epochs=1), generator)
-            chosen = batch["advantages"].abs().topk(len(batch["actions"]) // 2).indices
-            later = dataclasses.replace(algorithm, epochs=algorithm.epochs - 1)
-            yield from whole(tree_index(batch, chosen), later, generator)
-
-        ppo.minibatches = passes
-        try:
-            return super().learn(*arguments, **named)
-        finally:
-            ppo.minibatches = whole
 
 
 class Plain(nn.Module):

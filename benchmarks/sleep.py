@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from envgen_nb.agent.evaluate import Watch, evaluate
+from envgen_nb.agent.evaluate import Watch
 from envgen_nb.agent.learner import Learner
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.runs import load_agent
@@ -34,11 +34,17 @@ SEED = 4_000_000      # of the episodes; no training uses it
 ENERGY, WAKE_UP, SLEEP = ITEMS.index("energy"), OBJECTIVES.index("wake_up"), ACTIONS.index("sleep")
 ASLEEP = OBJECTS.index("player-sleep")
 RIPE = 300            # steps until a plant is ripe
-STEPS = 12            # to sleep from energy 8, and to wake up
 
 
-def play(agent: Learner, episodes: int, forced: bool) -> dict[str, np.ndarray]:
-    """Play one episode in each of so many games, (N,) each, of which nothing is known after its end: (T, N) arrays.
+def bound(energy: int, gamma: float) -> float:
+    "Return γᵏ / (1 − γᵏ), k = 11 (9 − energy) + 1: below that value sleeping pays."
+    worth = gamma ** (11 * (9 - energy) + 1)
+    return worth / (1 - worth)
+
+
+def play(agent: Learner, episodes: int, forced: bool, watch: Watch | None = None) -> dict[str, np.ndarray]:
+    """Play one episode in each of so many games. Return (T, N) arrays, which say nothing of the time after an episode's
+    end, and what was unlocked, when, and the deaths.
 
     With `forced`, sleep replaces the action from the first step with energy 8 until wake_up is achieved."""
     venv = make_vec("crafter", num_envs=episodes, seed=SEED, obs=agent.preset.obs, episodes=1)
@@ -46,7 +52,10 @@ def play(agent: Learner, episodes: int, forced: bool) -> dict[str, np.ndarray]:
     (obs, _), carry, playing, rows = venv.reset(), agent.start(episodes), np.ones(episodes, bool), []
     begun, unlocked = np.zeros(episodes, bool), np.zeros((episodes, len(OBJECTIVES)), bool)
     reached = np.zeros(unlocked.shape, int)                      # in which step, from 1; 0: not
+    deaths = np.zeros(episodes, int)
     while playing.any():
+        if watch:
+            watch.look(venv, playing)
         energy, daylight = obs["inventory"][:, ENERGY].copy(), obs["daylight"][:, 0].copy()
         asleep = obs["object"][:, 4, 3] == ASLEEP
         begun |= playing & (energy == 8)
@@ -57,17 +66,18 @@ def play(agent: Learner, episodes: int, forced: bool) -> dict[str, np.ndarray]:
         obs, rewards, _, _, infos = venv.step(actions)
         rows.append({"playing": playing.copy(), "energy": energy, "daylight": daylight, "asleep": asleep,
                      "values": extras["values"].cpu().numpy(), "rewards": rewards * playing,
-                     "sleeps": (actions == SLEEP) & (energy < 9), "begun": begun.copy()})
+                     "begun": begun.copy()})
         unlocked[playing] = venv.unlocked[playing]
         if "results" in infos:
             ended = infos["_results"] & playing
             unlocked[ended] = infos["results"]["unlocked"][ended]
+            deaths[ended] = infos["results"]["death"][ended]
             playing = playing & ~ended
         reached[unlocked & (reached == 0)] = len(rows)
         carry = agent.observe_achievements(carry, venv.unlocked)
     venv.close()
     steps = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-    return steps | {"unlocked": unlocked, "reached": reached}
+    return steps | {"unlocked": unlocked, "reached": reached, "deaths": deaths}
 
 
 def discounted(rewards: np.ndarray, begun: np.ndarray, gamma: float) -> np.ndarray:
@@ -97,40 +107,37 @@ def single(played: dict[str, np.ndarray], n: int) -> dict[str, Any]:
             "reached": {name: int(step) for name, step in zip(OBJECTIVES, played["reached"][n], strict=True) if step}}
 
 
-def lacking(agent: Learner, episodes: int) -> dict[str, Any]:
+def lacking(played: dict[str, np.ndarray], watch: Watch) -> dict[str, Any]:
     "Return how often what a plant and a diamond need is there, how long episodes last, and of what the player dies."
-    crafter = get_simulator("crafter")
-    watch = Watch(crafter.objectives, crafter.conditions, crafter.needs)
-    venv = make_vec("crafter", num_envs=episodes, seed=SEED, obs=agent.preset.obs, episodes=1)
-    played = evaluate(agent, venv, runs=1, seed=SEED, watch=watch)
-    venv.close()
-    return {"length": float(played.lengths.mean()), "long": 100 * float((played.lengths > RIPE).mean()),
-            "deaths": {name: int((played.deaths == k).sum()) for k, name in enumerate(("none", *crafter.deaths))},
+    lengths, names = played["playing"].sum(0), ("none", *get_simulator("crafter").deaths)
+    return {"length": float(lengths.mean()), "long": 100 * float((lengths > RIPE).mean()),
+            "deaths": {name: int((played["deaths"] == k).sum()) for k, name in enumerate(names)},
             "held": {" and ".join(one.conditions): one.episodes for name in ("eat_plant", "collect_diamond")
-                     for one in played.held[name]},
-            "reached": {name: 100 * float(played.unlocked[:, OBJECTIVES.index(name)].mean())
+                     for one in watch.held()[name]},
+            "reached": {name: 100 * float(played["unlocked"][:, OBJECTIVES.index(name)].mean())
                         for name in ("place_plant", "eat_plant", "make_iron_pickaxe", "collect_diamond")}}
 
 
 def measure(agent: Learner, episodes: int, singles: int = 0) -> dict[str, Any]:
     "Return what the module's text says, of one agent."
-    gamma = agent.preset.algorithm.gamma
-    free, forced = (play(agent, episodes, forced) for forced in (False, True))
+    gamma, crafter = agent.preset.algorithm.gamma, get_simulator("crafter")
+    watch = Watch(crafter.objectives, crafter.conditions, crafter.needs)
+    free, forced = play(agent, episodes, False, watch), play(agent, episodes, True)
     both = free["begun"].any(0)                                  # the first step with energy 8 is the same one
     first = free["begun"].argmax(0)[both]
     values = free["values"][first, np.flatnonzero(both)]
-    bound = gamma ** STEPS / (1 - gamma ** STEPS)
+    below = bound(8, gamma)
     more = {name: forced_ - free_ for name, free_, forced_ in (
         ("return", free["rewards"].sum(0), forced["rewards"].sum(0)),
         ("discounted", *(discounted(one["rewards"], one["begun"], gamma)[both] for one in (free, forced))),
         ("discounted_0.99", *(discounted(one["rewards"], one["begun"], 0.99)[both] for one in (free, forced))),
         ("length", free["playing"].sum(0), forced["playing"].sum(0)))}
-    return {"steps": agent.steps, "gamma": gamma, "episodes": episodes, "bound": bound,
-            "value": float(values.mean()), "value_below_bound": float((values < bound).mean()),
+    return {"steps": agent.steps, "gamma": gamma, "episodes": episodes, "bound": below,
+            "value": float(values.mean()), "value_below_bound": float((values < below).mean()),
             "wake_up": [100 * float(one["unlocked"][:, WAKE_UP].mean()) for one in (free, forced)],
             "return": [float(one["rewards"].sum(0).mean()) for one in (free, forced)],
             "length": [float(one["playing"].sum(0).mean()) for one in (free, forced)], "naps": naps(free),
-            "lacking": lacking(agent, episodes),
+            "lacking": lacking(free, watch),
             "singles": [[single(one, n) for one in (free, forced)] for n in range(singles)],
             "more": {name: [float(found.mean()), 1.96 * float(found.std(ddof=1)) / len(found) ** 0.5]
                      for name, found in more.items()}}

@@ -32,8 +32,8 @@ PARTS = {     # folder of nbs/ → its title, in the order of reading
     "workshop": "Workshop"}
 
 
-PARTS |= {path.name: path.name.capitalize() for path in sorted((ROOT / "nbs").iterdir())
-          if path.name not in PARTS and any(path.glob("*.ipynb"))}
+PARTS |= {part: part.rpartition("/")[2].capitalize() for part in sorted(
+    {path.parent.relative_to(ROOT / "nbs").as_posix() for path in (ROOT / "nbs").rglob("[!.]*/*.ipynb")} - set(PARTS))}
 
 
 def version() -> str:

@@ -33,6 +33,7 @@ ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 from records import KEPT, RECORDS, names, opened, report, unpack  # noqa: E402, F401
+from sleep import bound  # noqa: E402
 
 PAGES = (ROOT / "README.md", RECORDS / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")))
 ARMS = {      # what they are, in words
@@ -394,12 +395,12 @@ def screened() -> str:
                   "wake_up, %", "collect_diamond, %", "make_iron_pickaxe, %", "make_iron_sword, %"], rows, "l")
 
 
-def _agents(read: dict[str, Any], heading: str = "steps") -> str:
+def _agents(read: dict[str, Any]) -> str:
     "A row for each number of steps that agents of benchmarks/sleep.json had, means over the seeds: heading → number."
     found = defaultdict(list)
     for one in json.loads((BENCHMARKS / "sleep.json").read_text())["agents"].values():
         found[one["steps"]].append(one)
-    return table([heading, "seeds", *read], [
+    return table(["training steps", "seeds", *read], [
         [f"{steps:,}", str(len(agents)), *(plus_minus(mean(map(number, agents)), signed="more" in name)
                                            for name, number in read.items())]
         for steps, agents in sorted(found.items())], "r")
@@ -427,25 +428,24 @@ def lacking() -> str:
                     "over 300 steps, %": lambda one: one["lacking"]["long"],
                     "ripe plant in sight, %": held("ripe plant in sight"), f"{bag}, %": held(bag),
                     f"{diamond}, %": held(diamond), "both, %": held(bag, diamond),
-                    "died of thirst, %": died("thirst"), "of a zombie, %": died("zombie")}, "training steps")
+                    "died of thirst, %": died("thirst"), "of a zombie, %": died("zombie")})
 
 
 def sleep_bounds(energy: list[int], gamma: float) -> list[tuple[list[int], list[float]]]:
-    "Below which V sleeping pays, γᵏ / (1 − γᵏ), k = 11 (9 − energy) + 1: steps and bounds of each stretch below 9."
+    "Below which V sleeping pays: steps and bounds of each stretch with an energy below 9."
     found: list[tuple[list[int], list[float]]] = []
     for step, (before, now) in enumerate(zip([9, *energy], energy, strict=False), start=1):
         if now < 9:
             if before == 9:
                 found.append(([], []))
-            worth = gamma ** (11 * (9 - now) + 1)
             found[-1][0].append(step)
-            found[-1][1].append(worth / (1 - worth))
+            found[-1][1].append(bound(now, gamma))
     return found
 
 
 def sleepless() -> Drawing:
     "Single episodes: the critic's value at each step, as the agent plays, and with sleep put in."
-    name, one = list(json.loads((BENCHMARKS / "sleep.json").read_text())["agents"].items())[-1]
+    one = list(json.loads((BENCHMARKS / "sleep.json").read_text())["agents"].values())[-1]
     panels = []
     for number, pair in enumerate(one["singles"], start=1):
         for played, said in zip(pair, ("as it plays", "with sleep put in"), strict=True):

@@ -3168,6 +3168,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                  'envgen_nb/results/report.py'),
                                           'envgen_nb.results.report._purpose': ( '6_results/report.html#_purpose',
                                                                                  'envgen_nb/results/report.py'),
+                                          'envgen_nb.results.report._watchable': ( '6_results/report.html#_watchable',
+                                                                                   'envgen_nb/results/report.py'),
                                           'envgen_nb.results.report._worlds': ( '6_results/report.html#_worlds',
                                                                                 'envgen_nb/results/report.py'),
                                           'envgen_nb.results.report.absent': ( '6_results/report.html#absent',

@@ -161,26 +161,32 @@ def world_pictures(run: RunFolder) -> dict[str, list[bytes]]:
 # %% ../../nbs/6_results/09_report.ipynb #da31d843
 def small_clip(
     recording: Recording,
-    every: int = 2,                  # so many steps are one picture
+    whole: bool = False,             # to the last step, in larger strides if need be; else every second step
 ) -> tuple[bytes, bytes]:            # moving, and still
     "Return an episode as an animated WebP of at most `CLIP` bytes, and its first picture."
     high, wide = recording.frames[0].shape[:2]
     for width, quality, most in ((150, 45, 90), (126, 35, 90), (126, 30, 60), (100, 25, 40), (80, 20, 25)):
         width = round(width * (wide / high) ** 0.5)          # as many pixels in all as a square
+        stride = max(2, -(-recording.length // most)) if whole else 2
         images = [Image.fromarray(frame).resize((width, round(width * high / wide)), Image.Resampling.BILINEAR)
-                  for frame in recording.frames[::every]]
+                  for frame in recording.frames[::stride][:most]]
         buffer = io.BytesIO()
-        images[0].save(buffer, "WEBP", save_all=True, append_images=images[1:most], loop=0, duration=125,
+        images[0].save(buffer, "WEBP", save_all=True, append_images=images[1:], loop=0, duration=125,
                        quality=quality, method=3, minimize_size=False, kmax=40)
         if buffer.tell() <= CLIP:
             break
     return buffer.getvalue(), webp(recording.frames[0], width, 60)
 
 # %% ../../nbs/6_results/09_report.ipynb #621fb4a4
+def _watchable(run: RunFolder) -> list[str]:
+    "Return the measured cycles whose agents are kept."
+    return [cycle for cycle in run.evaluations() if cycle in run.checkpoints()]
+
+
 def agent_html(run: RunFolder, steps: int = 200, rules: bool = False) -> str:
     """Return clips of the agent before and after, and stills of when it reached an objective, which can be printed;
     with `rules` a clip of the game's player by rules, too."""
-    there = [cycle for cycle in run.evaluations() if run.file(RunFolder.CHECKPOINT, cycle).exists()]
+    there = _watchable(run)
     players = {after_words(cycle).capitalize(): load_agent(run, cycle) for cycle in (*there[:1], *there[-1:])}
     clips, last = [], next(reversed(players), None)
     if rules and last:
@@ -198,13 +204,13 @@ def agent_html(run: RunFolder, steps: int = 200, rules: bool = False) -> str:
 # %% ../../nbs/6_results/09_report.ipynb #ac8e4c78
 def episodes_html(run: RunFolder, count: int, steps: int = 10_000) -> str:
     "Return whole episodes of the agent that was measured last, in the original game, with seeds from 1; none: no text."
-    there = [cycle for cycle in run.evaluations() if run.file(RunFolder.CHECKPOINT, cycle).exists()]
+    there = _watchable(run)
     if count < 1 or not there:
         return ""
     agent, clips = load_agent(run, there[-1]), []
     for seed in range(1, count + 1):
         recording = record(run.simulator, run.original, agent, seed, steps)
-        moving, still = small_clip(recording, every=max(2, -(-recording.length // 90)))
+        moving, still = small_clip(recording, whole=True)
         missed = [name for name in recording.possible if name not in recording.reached_at]
         clips.append({"seed": seed, "recording": recording, "moving": moving, "still": still, "missed": missed})
     never = [name for name in clips[0]["recording"].possible if all(name in clip["missed"] for clip in clips)]
