@@ -1,8 +1,12 @@
 """EnvPool's games: their episodes are EnvPool's own, and a run of one trains, goes on after a kill, and is shown."""
 import copy
 import importlib.util
+import re
+import shlex
 import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +22,7 @@ from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.game.conformance import check_simulator
 from envgen_nb.game.simulator import get_simulator, make_vec
 
+ROOT = Path(__file__).parent.parent
 needed = pytest.mark.skipif(importlib.util.find_spec("envpool") is None, reason="make test-all installs EnvPool")
 SMALL = dict(simulator="envpool:CartPole-v1", num_cycles=1, cycle_steps=1024, final_steps=0, evaluation_runs=1,
              evaluation_episodes=4, threads=1, preset_options={"num_envs": 4, "rollout_steps": 64, "minibatches": 4})
@@ -109,6 +114,16 @@ def test_a_run_that_is_killed_begins_new_episodes(tmp_path, monkeypatch):
 def test_nothing_is_designed(tmp_path):
     with pytest.raises(SettingsError, match="envpool:CartPole-v1 has no settings.*set the designer to none"):
         make_settings(**SMALL, designer="rules")
+
+
+@needed
+def test_the_command_of_the_guide_runs(tmp_path):
+    """In the clone, whose settings.ini names a designer."""
+    guide = (ROOT / "docs" / "guides" / "envpool.md").read_text()
+    command = re.search(r"^envgen (run envpool:CartPole-v1 .*)", guide, re.MULTILINE)[1]
+    words = shlex.split(command.replace("200000", "4096"))
+    subprocess.run([sys.executable, "-m", "envgen_nb", *words, "-p", "folder", tmp_path / "run"], cwd=ROOT, check=True)
+    assert RunFolder(tmp_path / "run").finished()
 
 
 @needed
