@@ -2,6 +2,7 @@
 
 Pictures of every stage and the figures measured are kept as in test_studio_browser.py. No time is asserted.
 """
+import contextlib
 import json
 import re
 import shutil
@@ -15,6 +16,7 @@ import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import THEMES, Browser
+from playwright.sync_api import TimeoutError
 
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.folder import RunFolder
@@ -59,12 +61,23 @@ def studio(seen: Browser):
     return seen.page.locator(".envgen-studio").first
 
 
-def press(seen: Browser, name: str) -> None:
-    studio(seen).get_by_role("button", name=re.compile(rf"\b{name}$")).first.click()        # its icon comes before
+def press(seen: Browser, name: str, seconds: float = 120) -> None:
+    found = studio(seen).get_by_role("button", name=re.compile(rf"\b{name}$")).first         # its icon comes before
+    found.click(timeout=1000 * seconds)
 
 
 def status(seen: Browser, text: str, seconds: float = 120) -> None:
     studio(seen).get_by_role("status").filter(has_text=text).first.wait_for(timeout=1000 * seconds)
+
+
+def begin(seen: Browser, name: str) -> None:
+    """Press until work begins: a click on a page whose parts are moving, as when a run is closed, can miss."""
+    for _ in range(5):
+        with contextlib.suppress(TimeoutError):
+            press(seen, name, 5)                                                  # of no use while work goes on
+        with contextlib.suppress(TimeoutError):
+            return status(seen, "Working", 10)
+    raise AssertionError(f"{name} begins nothing:\n{studio(seen).get_by_role('status').first.inner_text()}")
 
 
 def in_front(seen: Browser, name: str) -> None:
@@ -371,7 +384,7 @@ def test_a_finished_run_is_opened(seen, place):
     press(seen, "New run")
     status(seen, "the agent is to be measured")
     studio(seen).get_by_text("No training yet").first.wait_for(state="attached")         # no other run's curves
-    press(seen, "Whole cycle")
+    begin(seen, "Whole cycle")
     wait_for_checkpoint(seen, next((place / "runs").glob("crafter-*")))
     press(seen, "Stop")
     status(seen, "Waiting")
@@ -656,7 +669,7 @@ def test_a_finished_run_goes_on(seen, place):
     studio(seen).get_by_role("button", name="Go on").click()
     status(seen, "the agent is to be measured")
     more.wait_for(state="hidden")
-    press(seen, "All cycles")
+    begin(seen, "All cycles")
     status(seen, "the run is finished", 240)
     later = run(place, "pace")
     assert later.settings.num_cycles == cycles + 1 and [plan["num_cycles"] for plan in later.plans()] == [cycles]
