@@ -1,6 +1,6 @@
 """The reports and clips of docs/guides/gallery.md: single runs of recorded experiments, run again.
 
-    python docs/gallery.py FOLDER           # some minutes on two idle cores; FOLDER keeps the runs
+    python docs/gallery.py FOLDER           # half an hour on two idle cores; FOLDER keeps the runs
     python docs/gallery.py FOLDER shuffled  # some of them
 """
 import argparse
@@ -19,7 +19,8 @@ from envgen_nb.results.report import small_clip, write_report
 GALLERY = Path(__file__).parent / "gallery"
 RUNS = {     # file → experiment, arm and seed
     "ppo": ("learners", "ppo", 592), "teacher": ("roles_door_key", "teacher", 711),
-    "shuffled": ("roles_door_key", "shuffled", 711)}
+    "shuffled": ("roles_door_key", "shuffled", 711), "human": ("human", "rare_hand", 970)}
+SHOWN = {"human": {"rules": True, "episodes": 5}}      # more than a report shows by itself
 
 
 def make(folder: Path, name: str) -> None:
@@ -30,7 +31,7 @@ def make(folder: Path, name: str) -> None:
                     "--folder", str(place), "--jobs", "2", "--yes"], check=True)
     trust(path := ExperimentFolder(place).run(arm, seed))
     run = RunFolder(path)
-    report = write_report(run, GALLERY / f"{name}.html")
+    report = write_report(run, GALLERY / f"{name}.html", **SHOWN.get(name, {}))
     write_text(report, report.read_text().replace(str(place.absolute() / ExperimentFolder.FILES), "."))
     clip = record(run.simulator, run.original, load_agent(run), 0, 200)
     write_bytes(GALLERY / f"{name}.webp", small_clip(clip)[0])

@@ -107,6 +107,11 @@ ROLES = {        # the arms of the experiments `roles_…`
 TASKS = {"roles_door_key": "A door and its key", "roles_coloured_keys": "Keys of two colours",
          "roles_two_doors": "Two doors", "roles_blocked": "A blocked door",      # those that are recorded are shown
          "roles_crafter": "Crafter: return of an episode"}
+HUMAN = {        # the arms of the experiment `human`
+    "ppo": "PPO, the original game alone", "ppo_hand": "PPO, ladders that a person wrote",
+    "ppo_model": "PPO, ladders of a language model", "rare": "`ppo-rare`, the original game alone",
+    "rare_hand": "`ppo-rare`, ladders that a person wrote", "rare_model": "`ppo-rare`, ladders of a language model"}
+EXPERTS, EMERALD = 50.5, 58.1      # scores: Hafner 2022; Burchi and Timofte 2025, after ten million steps
 READERS = {      # the arms of benchmarks/reader.py
     "original": "the original game",
     "balanced": "the original game, rare frames preferred",
@@ -467,6 +472,64 @@ def sleepless() -> Drawing:
             panels[-1].update_yaxes(range=[-0.5, 5])
     return svg(*panels, width=480, columns=2, title="Three episodes: sleep would pay where V, what the critic expects, "
                "is below the dotted line")
+
+
+def _after(arm: str, what: str) -> dict[int, list[float]]:
+    "The scores or returns of an arm of `human` at each measurement: steps → one for each seed."
+    found = defaultdict(list)
+    for one in opened("human").summaries()[arm].values():
+        for step, value in zip(one["steps"], one[what], strict=True):
+            found[step].append(value)
+    return found
+
+
+def _million(steps: int) -> str:
+    return f"{steps / 1e6:.0f}M"
+
+
+def human() -> str:
+    "The arms of `human` that are recorded: score and return as they grow, and what is reached at the end."
+    rows, skills = [], ("wake_up", "collect_diamond", "eat_plant")
+    for arm, runs in opened("human").summaries().items():
+        if not runs:
+            continue
+        scores, returns = (_after(arm, what) for what in ("scores", "returns"))
+        steps = sorted(scores)[1:]
+        rows.append([f"`{arm}`: {HUMAN[arm]}", str(len(runs)), *(plus_minus(mean(scores[step])) for step in steps),
+                     plus_minus(iqm(scores[steps[-1]])), *(plus_minus(mean(returns[step])) for step in steps[1::3]),
+                     plus_minus(mean(measured("human", "skills kept")[arm].values(), PERCENT)),
+                     *(f"{mean(_skill('human', arm, skill).values()).value:.1f}" for skill in skills)])
+    return table(["arm", "seeds", *(f"score at {_million(step)}" for step in steps), f"IQM at {_million(steps[-1])}",
+                  *(f"return at {_million(step)}" for step in steps[1::3]), "skills kept, %",
+                  *(f"{skill}, %" for skill in skills)], rows, "l")
+
+
+def human_skills() -> str:
+    "What the best recorded arm of `human` reaches at the end, the rarest first."
+    best = max((arm for arm, runs in opened("human").summaries().items() if runs), key=lambda arm: _end("human", arm))
+    names = next(iter(opened("human").summaries()[best].values()))["success"]
+    found = {name: mean(_skill("human", best, name).values(), PERCENT) for name in names}
+    return table(["skill", f"`{best}`, %"], [[name, plus_minus(rate)] for name, rate in sorted(
+        found.items(), key=lambda item: item[1].value)], "l")
+
+
+def human_curves() -> Drawing:
+    "Score and return of the recorded arms of `human` over the training, beside human experts."
+    panels = []
+    for what, title, marks in (("scores", "Score", {"human experts": EXPERTS, "EMERALD, at ten million": EMERALD}),
+                               ("returns", "Return", {"human experts": 14.3})):
+        traces = []
+        for (arm, runs), colour in zip(opened("human").summaries().items(), COLOURS, strict=False):
+            if runs:
+                found = sorted(_after(arm, what).items())
+                traces += estimate_traces(Series(arm, [step for step, _ in found],
+                                                 [mean(values) for _, values in found], colour))
+        last = max(max(trace.x) for trace in traces)
+        traces += [go.Scatter(x=[0, last], y=[value] * 2, name=name, mode="lines",
+                              line={"color": colour, "dash": "dot"})
+                   for (name, value), colour in zip(marks.items(), COLOURS[-2:], strict=False)]
+        panels.append(chart(traces, title, x_title="environment steps", height=320, above=True))
+    return svg(*panels, width=480, columns=2, title="Crafter over ten million steps: means of ten seeds, 95% intervals")
 
 
 BEST = "ppo-long"      # plain PPO with its best preset: what the others are compared with
@@ -831,7 +894,8 @@ def records() -> str:
             shown.append(f"{measure}: {', '.join(clear) or 'no difference could be shown'}")
         done = sum(map(len, folder.summaries().values()))
         rows.append([f"[`{one.name}`]({one.name}.html)", one.question, f"{done} of {len(one.runs())}",
-                     f"more than `{one.baseline}`, {'; '.join(shown)}"])
+                     f"more than `{one.baseline}`, {'; '.join(shown)}" if folder.summaries()[one.baseline] else
+                     f"`{one.baseline}` has not been run"])
     return table(["experiment", "question", "runs", "what was shown"], rows, "llrl")
 
 
@@ -850,7 +914,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "ladders": partial(ladders, "ladders"), "ladders, 4m": partial(ladders, "ladders_4m"),
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
-          "screened": screened, "sleep": sleep, "lacking": lacking, "learners": learners,
+          "screened": screened, "human": human, "human, skills": human_skills, "sleep": sleep,
+          "lacking": lacking, "learners": learners,
           "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
           "heist": heist, "continuous": continuous, "walker speed": walker_speed, "walker, tests": walker_tests,
@@ -914,7 +979,10 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("README.md", "`fixed` is ahead of `random` by {:.1f} in area", [_more("paper", "fixed", "random", AREA)]),
         ("README.md", "beside the best plain PPO: score {:.1f}, {:+.1f}, return {:+.1f};",
          [_end("ladders", "once"), *ladders("once", "plain")]),
-        ("README.md", "at four million steps: {:.1f}; human", [_end("ladders_4m", "rare")]),
+        ("README.md", "has {:.1f} (return {:.1f}) at ten million steps; human",
+         [_end("human", "rare_hand"), mean(measured("human", RETURN)["rare_hand"].values()).value]),
+        ("results_human", "the agent is at {:.1f}, and at four million at {:.1f}.",
+         [mean(values) for _, values in sorted(_after("rare_hand", "scores").items())[:1:-3]]),
         ("README.md", "ends {:.1f} above plain PPO, at four million steps {:.1f}; its return does not: "
          "{:+.1f} and {:+.1f}.", [_more(name, "steps", "plain", measure) for measure in (SCORE, RETURN)
                       for name in ("transfer", "transfer_4m")]),
@@ -1095,7 +1163,8 @@ def figures() -> dict[Path, str]:
         ("designed-worlds", gain_curves(paper)), ("mixture-area", area), ("mixture-end", end),
         ("next-goal", next_goal()), ("learners-end", seeds), ("paper-end", ends(paper)),
         ("transfer-end", ends(opened("transfer"))), ("walker-end", ends(opened("walker"))),
-        ("roles", over_tokens()), ("reader", reader_classes()), ("sleep", sleepless()))}
+        ("roles", over_tokens()), ("reader", reader_classes()), ("sleep", sleepless()),
+        ("human", human_curves()))}
 
 
 def reports() -> dict[Path, str]:
