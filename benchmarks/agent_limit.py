@@ -81,16 +81,16 @@ def main() -> None:
         train(agent, venv, 10 * preset.batch)
         shares = Counter[str]()
         first, begin = agent.steps, time.process_time()
-        train(agent, venv, agent.steps + args.steps, callback=lambda report: shares.update(report.seconds))
+        train(agent, venv, args.steps, callback=lambda report: shares.update(report.seconds))
         whole = (time.process_time() - begin) / (agent.steps - first)
         agent.speed_up(2)
         first, begin = agent.steps, time.perf_counter()
-        train(agent, venv, agent.steps + args.steps)
+        train(agent, venv, args.steps)
         two = (time.perf_counter() - begin) / (agent.steps - first)
         agent.speed_up(1)
         first, products = agent.steps, Products()
         with products:
-            train(agent, venv, agent.steps + 5 * preset.batch)
+            train(agent, venv, 5 * preset.batch)
         steps = agent.steps - first
     flops, took, least = Counter[Any](), Counter[Any](), 0.0
     peaks = {dtype: peak(dtype) for dtype in (torch.float32, torch.bfloat16)}

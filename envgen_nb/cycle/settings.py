@@ -500,13 +500,15 @@ def read_ini(
     return found
 
 # %% ../../nbs/5_cycle/01_settings.ipynb #369916cc
-def _shown(settings: dict[str, Any]) -> bool:
-    "True if the game shows what the agent sees, or if a name does not exist, which is an error later."
+def _unfit(settings: dict[str, Any]) -> list[str]:
+    "Return those of preset and designer that do not fit: the game shows no such agent anything, or has no settings."
     try:
+        simulator = get_simulator(settings.get("simulator", "crafter"))
+        world = simulator.world_class(settings.get("vocabulary", "default"))
         seen = get_preset(settings.get("preset", "symbols")).obs
-        return seen in get_simulator(settings.get("simulator", "crafter")).observations
-    except (ValueError, TypeError):
-        return True
+    except (ValueError, TypeError):            # a name that does not exist is an error later
+        return []
+    return ["preset"] * (seen not in simulator.observations) + ["designer"] * (not parameters(world))
 
 
 def load_settings(
@@ -518,8 +520,8 @@ def load_settings(
     options = {key: value for key, value in ini["designer"].items() if key not in _SETTING}
     merged = ini["agent"] | {_SETTING[key]: value for key, value in ini["designer"].items() if key in _SETTING}
     given = current_names({name: value for name, value in given.items() if value is not None})
-    if not _shown(merged | given):
-        merged.pop("preset", None)
+    for name in _unfit(merged | given):
+        merged.pop(name, None)
     merged |= given
     own = merged.get("designer_options", {})
     if isinstance(own, dict):
