@@ -14,10 +14,11 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from envgen_nb.agent import ppo
 from envgen_nb.agent.attention import VectorFeatures
-from envgen_nb.agent.learner import tree_index
-from envgen_nb.agent.networks import Linear, dense, fan_in_
-from envgen_nb.agent.on_policy import PPO
+from envgen_nb.agent.learner import batch_size, tree_index
+from envgen_nb.agent.networks import Linear, Policy, as_tensors, dense, fan_in_
+from envgen_nb.agent.on_policy import PPO, OnPolicyLearner
 from envgen_nb.agent.presets import Network
 from envgen_nb.extras.rare import RarePPO
 
@@ -126,3 +127,83 @@ class Plain(nn.Module):
         numbers = self.numbers([obs[name] for name in self.vectors], len(rows[0]), dtype)
         hidden = F.embedding_bag(torch.cat(rows, 1), self.bag, mode="sum") + self.numbers_map(numbers).float()
         return self.dense(F.relu(self.norm(hidden)).to(dtype))
+
+
+class Bins(nn.Module):
+    "Logits of numbers that are evenly spaced in symlog, and the number that they expect; at first it is 0."
+
+    def __init__(self, width: int, count: int = 63, limit: float = 3.5):      # symexp(3.5) is 32
+        super().__init__()
+        self.logits, self.limit = Linear(width, count), limit
+
+    def initialise(self, generator: torch.Generator) -> None:
+        nn.init.zeros_(self.logits.weight)
+        nn.init.zeros_(self.logits.bias)
+
+    def places(self) -> Tensor:
+        return torch.linspace(-self.limit, self.limit, self.logits.out_features, device=self.logits.weight.device)
+
+    def forward(self, features: Tensor) -> Tensor:
+        numbers = self.places().sign() * self.places().abs().expm1()
+        return (self.logits(features).softmax(-1) * numbers).sum(-1)
+
+    def loss(self, features: Tensor, returns: Tensor) -> Tensor:
+        "The cross-entropy between the logits and the two bins beside each return."
+        places = self.places()
+        at = (returns.sign() * returns.abs().log1p()).clamp(-self.limit, self.limit)
+        position = (at - places[0]) / (places[1] - places[0])
+        low = position.floor().clamp(max=len(places) - 2).long()
+        share = position - low
+        log_p = self.logits(features).log_softmax(-1)
+        beside = [log_p.gather(-1, (low + k)[..., None])[..., 0] for k in (0, 1)]
+        return -((1 - share) * beside[0] + share * beside[1]).mean()
+
+
+class BinsPolicy(Policy):
+    "A policy whose value is that of `Bins`."
+
+    def between(self, network: Network) -> int:
+        self.bins = Bins(network.hidden[-1])
+        return super().between(network)
+
+    def heads(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        return self.actor(features), self.bins(features)
+
+
+class TwoHot(RarePPO):
+    "The critic is a distribution over numbers that are evenly spaced in symlog, two-hot (Hafner et al. 2023)."
+    policy_class = BinsPolicy
+
+    def loss(self, features: Tensor, batch: dict) -> tuple[Tensor, dict[str, Tensor]]:
+        algorithm, returns = self.preset.algorithm, batch["returns"]
+        loss, parts = ppo.ppo_loss(self.policy.actor(features), returns, batch, algorithm)        # but for the critic's
+        value_loss = self.policy.bins.loss(features, returns)
+        return loss + algorithm.value_coef * value_loss, parts | {"value_loss": value_loss}
+
+
+class QPolicy(Policy):
+    "The actor's outputs are Q(s, a); the value is the largest."
+
+    def heads(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        mean, std = self.returns.mean_std()
+        q = mean + std * self.actor(features)
+        return q, q.max(-1).values
+
+
+class PQN(OnPolicyLearner):
+    """Q(λ) without a replay buffer or a target network (Gallici et al. 2024): actions are ε-greedy, ε falls from 1 to
+    0.005 in the first fifth of the training, and what is learned is the λ-return, with the largest Q as the value."""
+    policy_class = QPolicy
+
+    @torch.inference_mode()
+    def act(self, obs, carry=None, generator=None):
+        q, values, carry = self.answer(as_tensors(obs, self.device), carry or self.start(batch_size(obs)))
+        draw = torch.rand(2, len(q), generator=generator or self.act_generator)
+        share = max(0.005, 1 - (1 - 0.005) * self.steps / (STEPS / 5))
+        actions = torch.where(draw[0] < share, (draw[1] * q.shape[1]).long(), q.argmax(1).cpu())
+        return actions, carry, {"log_probs": torch.zeros(len(q)), "values": values}
+
+    def loss(self, features: Tensor, batch: dict) -> tuple[Tensor, dict[str, Tensor]]:
+        q = self.policy.heads(features)[0].gather(-1, batch["actions"][:, None])[:, 0]
+        loss = ((q - batch["returns"]) / self.policy.returns.mean_std()[1]).square().mean()
+        return loss, {"value_loss": loss.detach()}

@@ -352,7 +352,9 @@ DESIGNS = {      # designs that were tried, as they are recorded: learner and wh
     "agent_designs:Valued2": ("ppo-rare", "rarity_coef 2"),
     "agent_designs:Annealed": ("ppo-rare", "the learning rate falls to a tenth"),
     "agent_designs:PerMinibatch": ("ppo-rare", "advantages are normalised in each minibatch"),
-    "agent_designs:KLStop": ("ppo-rare", "passes end above a KL divergence of 0.02")}
+    "agent_designs:KLStop": ("ppo-rare", "passes end above a KL divergence of 0.02"),
+    "agent_designs:TwoHot": ("ppo-rare", "the critic is a two-hot distribution in symlog"),
+    "agent_designs:PQN": ("PQN", "Q(λ), ε-greedy")}
 
 
 def _learner_and_changes(record: dict[str, Any]) -> tuple[str, str]:
