@@ -983,6 +983,7 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [_end("ladders", "once"), *ladders("once", "plain")]),
         ("README.md", "has {:.1f} (return {:.1f}) at ten million steps; human",
          [_end("human", "rare_hand"), mean(measured("human", RETURN)["rare_hand"].values()).value]),
+        ("results_human", "and has {:.1f} after ten million.", [_end("human", "rare_hand")]),
         ("results_human", "the agent is at {:.1f}, and at four million at {:.1f}.",
          [mean(values) for _, values in sorted(_after("rare_hand", "scores").items())[:1:-3]]),
         ("README.md", "ends {:.1f} above plain PPO, at four million steps {:.1f}; its return does not: "
