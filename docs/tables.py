@@ -888,16 +888,17 @@ def records() -> str:
     rows = []
     for folder in map(opened, names()):
         one, shown = folder.experiment, []
+        runs = {arm: found for arm, found in folder.summaries().items() if found}
         for measure in dict.fromkeys((one.measures[0], RETURN)):
             values = measured(one.name, measure)
-            gains = {arm: paired(mine, values[one.baseline]) for arm, mine in values.items() if arm != one.baseline}
+            gains = {arm: paired(values[arm], values[one.baseline]) for arm in runs if arm != one.baseline}
             clear = [f"`{arm}` {gain:+.1f}" for arm, gain in gains.items()
                      if gain.low is not None and not gain.low <= 0 <= gain.high]
             shown.append(f"{measure}: {', '.join(clear) or 'no difference could be shown'}")
-        done = sum(map(len, folder.summaries().values()))
-        rows.append([f"[`{one.name}`]({one.name}.html)", one.question, f"{done} of {len(one.runs())}",
-                     f"more than `{one.baseline}`, {'; '.join(shown)}" if folder.summaries()[one.baseline] else
-                     f"`{one.baseline}` has not been run"])
+        rows.append([f"[`{one.name}`]({one.name}.html)", one.question,
+                     f"{sum(map(len, runs.values()))} of {len(one.runs())}",
+                     f"more than `{one.baseline}`, {'; '.join(shown)}" if one.baseline in runs else
+                     f"`{one.baseline}`, with which the others are compared, has not been run"])
     return table(["experiment", "question", "runs", "what was shown"], rows, "llrl")
 
 
@@ -983,6 +984,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [_end("ladders", "once"), *ladders("once", "plain")]),
         ("README.md", "has {:.1f} (return {:.1f}) at ten million steps; human",
          [_end("human", "rare_hand"), mean(measured("human", RETURN)["rare_hand"].values()).value]),
+        ("human", "ten seeds have {:.1f} after four million steps",
+         [mean(sorted(_after("rare_hand", "scores").items())[2][1])]),
         ("results_human", "and has {:.1f} after ten million.", [_end("human", "rare_hand")]),
         ("results_human", "the agent is at {:.1f}, and at four million at {:.1f}.",
          [mean(values) for _, values in sorted(_after("rare_hand", "scores").items())[:1:-3]]),
