@@ -1,6 +1,6 @@
 """How fast can a step of training be? Its matrix products, their time alone, and the time at the processor's peak.
 
-    python benchmarks/agent_limit.py                       # the preset symbols on one thread; about 30 s
+    python benchmarks/agent_limit.py                       # the preset symbols ; about 40 s
     python benchmarks/agent_limit.py --preset laptop
 
 Everything is of one environment step of `train` with PPO in Crafter: choosing an action, and `epochs` gradients. The
