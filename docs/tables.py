@@ -111,7 +111,6 @@ HUMAN = {        # the arms of the experiment `human`
     "ppo": "PPO, the original game alone", "ppo_hand": "PPO, ladders that a person wrote",
     "ppo_model": "PPO, ladders of a language model", "rare": "`ppo-rare`, the original game alone",
     "rare_hand": "`ppo-rare`, ladders that a person wrote", "rare_model": "`ppo-rare`, ladders of a language model"}
-EXPERTS, EMERALD = 50.5, 58.1      # scores: Hafner 2022; Burchi and Timofte 2025, after ten million steps
 READERS = {      # the arms of benchmarks/reader.py
     "original": "the original game",
     "balanced": "the original game, rare frames preferred",
@@ -138,6 +137,11 @@ def table(head: list[str], rows: list[list[str]], align: str = "") -> str:
 def measured(name: str, measure: str) -> dict[str, dict[int, float]]:
     "A measure of all runs of a recorded experiment: arm → seed → value."
     return opened(name).measured(measure)
+
+
+def runs_of(name: str) -> dict[str, dict[int, dict[str, Any]]]:
+    "The runs of a recorded experiment, without arms of which none is recorded: arm → seed → summary."
+    return {arm: runs for arm, runs in opened(name).summaries().items() if runs}
 
 
 def experiment(name: str) -> str:
@@ -479,7 +483,7 @@ def sleepless() -> Drawing:
 def _after(arm: str, what: str) -> dict[int, list[float]]:
     "The scores or returns of an arm of `human` at each measurement: steps → one for each seed."
     found = defaultdict(list)
-    for one in opened("human").summaries()[arm].values():
+    for one in runs_of("human")[arm].values():
         for step, value in zip(one["steps"], one[what], strict=True):
             found[step].append(value)
     return found
@@ -492,9 +496,7 @@ def _million(steps: int) -> str:
 def human() -> str:
     "The arms of `human` that are recorded: score and return as they grow, and what is reached at the end."
     rows, skills = [], ("wake_up", "collect_diamond", "eat_plant")
-    for arm, runs in opened("human").summaries().items():
-        if not runs:
-            continue
+    for arm, runs in runs_of("human").items():
         scores, returns = (_after(arm, what) for what in ("scores", "returns"))
         steps = sorted(scores)[1:]
         rows.append([f"`{arm}`: {HUMAN[arm]}", str(len(runs)), *(plus_minus(mean(scores[step])) for step in steps),
@@ -508,8 +510,8 @@ def human() -> str:
 
 def human_skills() -> str:
     "What the best recorded arm of `human` reaches at the end, the rarest first."
-    best = max((arm for arm, runs in opened("human").summaries().items() if runs), key=lambda arm: _end("human", arm))
-    names = next(iter(opened("human").summaries()[best].values()))["success"]
+    best = max(runs_of("human"), key=lambda arm: _end("human", arm))
+    names = next(iter(runs_of("human")[best].values()))["success"]
     found = {name: mean(_skill("human", best, name).values(), PERCENT) for name in names}
     return table(["skill", f"`{best}`, %"], [[name, plus_minus(rate)] for name, rate in sorted(
         found.items(), key=lambda item: item[1].value)], "l")
@@ -517,15 +519,14 @@ def human_skills() -> str:
 
 def human_curves() -> Drawing:
     "Score and return of the recorded arms of `human` over the training, beside human experts."
-    panels = []
-    for what, title, marks in (("scores", "Score", {"human experts": EXPERTS, "EMERALD, at ten million": EMERALD}),
+    panels = []          # human experts: Hafner 2022; EMERALD: Burchi and Timofte 2025
+    for what, title, marks in (("scores", "Score", {"human experts": 50.5, "EMERALD, at ten million": 58.1}),
                                ("returns", "Return", {"human experts": 14.3})):
         traces = []
-        for (arm, runs), colour in zip(opened("human").summaries().items(), COLOURS, strict=False):
-            if runs:
-                found = sorted(_after(arm, what).items())
-                traces += estimate_traces(Series(arm, [step for step, _ in found],
-                                                 [mean(values) for _, values in found], colour))
+        for arm in runs_of("human"):
+            found = sorted(_after(arm, what).items())
+            traces += estimate_traces(Series(arm, [step for step, _ in found], [mean(values) for _, values in found],
+                                             COLOURS[list(HUMAN).index(arm)]))
         last = max(max(trace.x) for trace in traces)
         traces += [go.Scatter(x=[0, last], y=[value] * 2, name=name, mode="lines",
                               line={"color": colour, "dash": "dot"})
@@ -888,7 +889,7 @@ def records() -> str:
     rows = []
     for folder in map(opened, names()):
         one, shown = folder.experiment, []
-        runs = {arm: found for arm, found in folder.summaries().items() if found}
+        runs = runs_of(one.name)
         for measure in dict.fromkeys((one.measures[0], RETURN)):
             values = measured(one.name, measure)
             gains = {arm: paired(values[arm], values[one.baseline]) for arm in runs if arm != one.baseline}
