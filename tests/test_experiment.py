@@ -21,14 +21,14 @@ from envgen_nb.cycle.settings import new_curriculum
 from envgen_nb.designer.prompt import load_templates
 from envgen_nb.designer.reply import parse_reply
 from envgen_nb.experiment.file import ExperimentError, parse_experiment, read_experiment
-from envgen_nb.experiment.folder import ExperimentFolder, open_experiment, write_table
+from envgen_nb.experiment.folder import ExperimentFolder, chosen, open_experiment, write_table
 from envgen_nb.experiment.places import Local
 from envgen_nb.experiment.run import TAKEN_OVER, command, note_failure, spent, take
 from envgen_nb.experiment.schedule import run_experiment
 from envgen_nb.game.episodes import Episodes
 from envgen_nb.game.files import holder
 from envgen_nb.game.simulator import get_simulator
-from envgen_nb.studio.experiment_view import board_html, results_text
+from envgen_nb.studio.experiment_view import board_html, results_text, state_line
 
 ENVGEN = Path(sys.executable).with_name("envgen")
 LAB = Path(__file__).parent.parent / "nbs" / "lab" / "experiment.ipynb"
@@ -278,6 +278,8 @@ def test_the_board_of_fifty_runs(whole, tmp_path):
     assert [states.count(name) for name in ("done", "waiting", "failed")] == [40, 9, 1]
     html = board_html(folder)
     assert "40 of 50 runs done" in html and html.count("✓") == 40 and "on fire" in html
+    asked = [folder.state(*run) for run in chosen(folder.experiment, ["plain"])]
+    assert state_line(folder, asked).startswith("20 of 25 runs done, 4 waiting, 1 failed; about ")
     write_table(folder)
     assert len(table(folder.path)) == 40 and "20" in results_text(folder)
 

@@ -347,8 +347,8 @@ def _follow(folder: Any, place: Any, runs: Sequence[tuple[str, int]], every: flo
                 text = f": {printable(change.text)}" if change.text else ""
                 print(f"{time.strftime('%H:%M:%S')} {change.arm}, seed {change.seed} {change.what}{text}", flush=True)
             if time.monotonic() - printed > every:
-                printed = time.monotonic()
-                print(f"{time.strftime('%H:%M:%S')} {state_line(folder, jobs=place.jobs or 1)}", flush=True)
+                printed, states = time.monotonic(), [folder.state(*run) for run in runs]
+                print(f"{time.strftime('%H:%M:%S')} {state_line(folder, states, place.jobs or 1)}", flush=True)
     return failed
 
 

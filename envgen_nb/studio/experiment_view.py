@@ -264,9 +264,8 @@ def board_html(folder: ExperimentFolder) -> str:
                          arms=arms.items(), failed=[state for state in states if state.state == "failed"]))
 
 
-def state_line(folder: ExperimentFolder, states: Sequence[RunStatus] | None = None, jobs: int = 1) -> str:
-    "Return how far the experiment is: `12 of 60 runs done, 2 running, 46 waiting`, and the time left."
-    states = folder.states() if states is None else states
+def state_line(folder: ExperimentFolder, states: Sequence[RunStatus], jobs: int = 1) -> str:
+    "Return how far runs of an experiment are: `12 of 60 runs done, 2 running, 46 waiting`, and the time left."
     counts = {name: sum(state.state == name for state in states) for name in ("done", "running", "waiting", "failed")}
     said = f"{counts['done']} of {len(states)} runs done" + "".join(
         f", {counts[name]} {name}" for name in ("running", "waiting", "failed") if counts[name])
