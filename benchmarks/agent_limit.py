@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from gymnasium.vector import VectorEnv
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -67,6 +68,14 @@ def peak(dtype: torch.dtype) -> float:
     return max(found)
 
 
+def per_step(agent: PPO, venv: VectorEnv, steps: int, clock: Callable[[], float] = time.process_time,
+             **options: Any) -> float:
+    "Seconds of an environment step in a training."
+    first, begin = agent.steps, clock()
+    train(agent, venv, steps, **options)
+    return (clock() - begin) / (agent.steps - first)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="symbols")
@@ -80,13 +89,9 @@ def main() -> None:
         agent.speed_up(1)
         train(agent, venv, 10 * preset.batch)
         shares = Counter[str]()
-        first, begin = agent.steps, time.process_time()
-        train(agent, venv, args.steps, callback=lambda report: shares.update(report.seconds))
-        whole = (time.process_time() - begin) / (agent.steps - first)
+        whole = per_step(agent, venv, args.steps, callback=lambda report: shares.update(report.seconds))
         agent.speed_up(2)
-        first, begin = agent.steps, time.perf_counter()
-        train(agent, venv, args.steps)
-        two = (time.perf_counter() - begin) / (agent.steps - first)
+        two = per_step(agent, venv, args.steps, time.perf_counter)
         agent.speed_up(1)
         first, products = agent.steps, Products()
         with products:
