@@ -465,8 +465,8 @@ def processor_time(work, reply: str) -> float:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_time_of_a_hostile_reply_grows_as_its_length(name):
     """For reading, annotating, reading ladders, and what the studio shows. From an eighth of the greatest size to the
-    whole of it, the processor may take 32 times as long: linear growth is 8, quadratic growth 64. A machine that does
-    much else at that moment may slow one measurement down fourfold, so there are three chances: growth fails them all."""
+    whole of it, the processor may take 32 times as long: linear growth is 8, quadratic growth 64. A busy machine may
+    slow one measurement down fourfold, so there are three: quadratic growth fails them all."""
     model = CRAFTER.world_class("extended")
     settings = SimpleNamespace(vocabulary="extended", num_proposed=4, design="worlds")
     run = SimpleNamespace(simulator=CRAFTER, settings=settings,
