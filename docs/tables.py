@@ -840,8 +840,8 @@ def benchmark_card() -> str:
     one, short = benchmark.protocol(), benchmark.seeds_of(full=False)
     run, ladders = (one.settings_of(arm, one.seeds[0]) for arm in (benchmark.RANDOM, benchmark.HAND))
     preset, episodes = run.agent_preset, run.evaluation_runs * run.evaluation_episodes
-    each = mean(sum(run["summary"]["cost"]["seconds"][kind] for kind in ("training", "measuring"))     # no waiting
-                for record in benchmark.own_records().values() for run in record.runs.values()).value
+    each = mean(sum(run["summary"]["cost"]["seconds"].values()) for name, record in benchmark.own_records().items()
+                if name in one.arms for run in record.runs.values()).value
     return table(["", f"`{one.name}`"], [
         ["game", f"`{run.simulator}`, worlds in the vocabulary `{run.vocabulary}`"],
         ["learner", f"`{run.learner}`, preset `{run.preset}`: {preset.num_envs} games, rollouts of "

@@ -215,7 +215,7 @@ def units(record: Record, name: str, seeds: Sequence[int]) -> list[float]:    # 
 
 # %% ../../nbs/7_experiment/07_benchmark.ipynb #92463f95
 def _costs(record: Record, seeds: Sequence[int]) -> list[str]:
-    "Return different conversations, and of a run its calls, tokens, price and minutes of work."
+    "Return different conversations, and of a run its calls, tokens, price and minutes of designing; –: none."
     runs = [run for seed, run in record.runs.items() if seed in seeds]
     costs = [run["summary"]["cost"] for run in runs]
     talks = len({tuple(sorted(run["replies"].items())) for run in runs if run["replies"]})
@@ -223,12 +223,14 @@ def _costs(record: Record, seeds: Sequence[int]) -> list[str]:
                      for names in (("calls",), ("tokens_in", "tokens_out")))
     prices = [cost["price"] for cost in costs]
     price = "not known" if None in prices else f"{np.mean(prices):.2f}"
-    work = np.mean([sum(cost["seconds"].values()) for cost in costs]) / 60
-    return [str(talks or "–"), *([f"{calls:.1f}", f"{tokens:,.0f}", price] if calls else ["–"] * 3), f"{work:.1f}"]
+    minutes = np.mean([cost["seconds"]["designing"] for cost in costs]) / 60
+    by_hand = any(run["summary"]["settings"]["designer"] == "manual" for run in runs)       # its time is mostly a wait
+    return [str(talks or "–"), *([f"{calls:.1f}", f"{tokens:,.0f}", price] if calls else ["–"] * 3),
+            "–" if by_hand or minutes < 0.05 else f"{minutes:.1f}"]
 
 # %% ../../nbs/7_experiment/07_benchmark.ipynb #ceb1c4f7
 HEAD = ("designer", "gain in score", "gain in return", "score", "more than random", "return", "more than random",
-        "replies", "calls", "tokens", "price", "minutes")
+        "replies", "calls", "tokens", "price", "minutes of designing")
 
 
 def row(
