@@ -87,6 +87,11 @@ ARMS["walker"] = {
     "rules": "practice worlds by the success rates",
     "hand": "ladders that a person wrote",
     "model": "ladders that a language model wrote once"}
+ARMS["published"] = {arm: ARMS["paper"][arm] for arm in ("plain", "random")} | {
+    "fixed": "four that a language model wrote once, in every cycle; five such replies",
+    "easy_to_hard": ARMS["paper"]["easy_to_hard"], "adversarial": ARMS["paper"]["adversarial"],
+    "model": "of a language model that gets the success rates",
+    "model_without": "of the same model, asked as often, without them"}
 LADDERS = {      # the arms of the experiment `ladders`
     "plain": "none, PPO in the original game alone",
     "hand": "written by a person",

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PROTOCOL', 'SHORT', 'RANDOM', 'HAND', 'FREE', 'MACHINE', 'RECORDS', 'HEAD', 'protocol', 'seeds_of', 'anchor',
            'difference', 'gain', 'Record', 'record_of', 'write_record', 'read_record', 'own_records', 'form',
-           'problems', 'units', 'row', 'table', 'as_toml', 'of_file', 'of_record', 'open_benchmark']
+           'problems', 'units', 'gain_of', 'row', 'table', 'as_toml', 'of_file', 'of_record', 'open_benchmark']
 
 # %% ../../nbs/7_experiment/07_benchmark.ipynb #3eca3a6b
 import json
@@ -233,6 +233,16 @@ HEAD = ("designer", "gain in score", "gain in return", "score", "more than rando
         "replies", "calls", "tokens", "price", "minutes of designing")
 
 
+def _anchors(known: Mapping[str, Record], name: str) -> tuple[list[float], list[float]]:
+    "Return a measure of the anchors, random worlds and the ladders of a person; all their seeds count."
+    return tuple(units(known[arm], name, [*known[arm].runs]) if arm in known else [] for arm in (RANDOM, HAND))
+
+
+def gain_of(record: Record, known: Mapping[str, Record], name: str, seeds: Sequence[int]) -> Estimate:
+    "Return the `gain` of a designer in a measure, over those of its runs that have these seeds."
+    return gain(units(record, name, seeds), *_anchors(known, name))
+
+
 def row(
     record: Record,
     known: Mapping[str, Record],    # the anchors among them, whose seeds all count
@@ -242,9 +252,9 @@ def row(
     gains, values, seeds = [], [], [*record.runs] if record.designer in (RANDOM, HAND) else seeds
     for name, digits in (("score at the end", 1), (RETURN, 2)):
         ours = units(record, name, seeds)
-        chance, person = (units(known[arm], name, [*known[arm].runs]) if arm in known else [] for arm in (RANDOM, HAND))
+        chance, person = _anchors(known, name)
         fixed = {RANDOM: "0", HAND: "1"}.get(record.designer)
-        found = gain(ours, chance, person)
+        found = gain_of(record, known, name, seeds)
         gains.append(fixed if fixed and gain(person, chance, person).count else f"{found:.2f}")
         more = "" if record.designer == RANDOM else f"{difference(ours, chance):+.{digits}f}"
         values += [f"{np.mean(ours):.{digits}f}", more]
