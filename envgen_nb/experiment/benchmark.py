@@ -224,9 +224,9 @@ def _costs(record: Record, seeds: Sequence[int]) -> list[str]:
     prices = [cost["price"] for cost in costs]
     price = "not known" if None in prices else f"{np.mean(prices):.2f}"
     minutes = np.mean([cost["seconds"]["designing"] for cost in costs]) / 60
-    by_hand = any(run["summary"]["settings"]["designer"] == "manual" for run in runs)       # its time is mostly a wait
+    unknown = {run["summary"]["settings"]["designer"] for run in runs} & {"manual", "replay"}    # mostly a wait
     return [str(talks or "–"), *([f"{calls:.1f}", f"{tokens:,.0f}", price] if calls else ["–"] * 3),
-            "–" if by_hand or minutes < 0.05 else f"{minutes:.1f}"]
+            "–" if unknown or minutes < 0.05 else f"{minutes:.1f}"]
 
 # %% ../../nbs/7_experiment/07_benchmark.ipynb #ceb1c4f7
 HEAD = ("designer", "gain in score", "gain in return", "score", "more than random", "return", "more than random",
