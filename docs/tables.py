@@ -890,6 +890,23 @@ def benchmark_table(full: bool) -> str:
     return text
 
 
+def designer_gains() -> Drawing:
+    "What each recorded designer gains, the best one first, by the longest form that it has."
+    found = benchmark.own_records()
+    seeds = {name: benchmark.seeds_of(benchmark.form(record) == "full") for name, record in found.items()}
+    def more(name: str, measure: str) -> Estimate:
+        ours, random = (benchmark.units(found[one], measure, seeds[one]) for one in (name, benchmark.RANDOM))
+        return benchmark.difference(ours, random)
+
+    gains = {name: benchmark.gain_of(found[name], found, SCORE, seeds[name]) for name in found
+             if name not in (benchmark.RANDOM, benchmark.HAND)}
+    best = sorted(gains, key=lambda name: -gains[name].value)
+    said = {name: f"{name} ({len(seeds[name])} seeds)" for name in best}
+    return points({"gain in score": {said[name]: gains[name] for name in best},
+                   "return, more than random": {said[name]: more(name, RETURN) for name in best}},
+                  "0: random worlds; a gain of 1: ladders that a person wrote. Mean and 95% interval")
+
+
 def records() -> str:
     "The experiments that are recorded, and what their first measure and the return show beside the baseline."
     rows = []
@@ -1186,7 +1203,8 @@ def figures() -> dict[Path, str]:
         ("designed-worlds", gain_curves(paper)), ("mixture-area", area), ("mixture-end", end),
         ("next-goal", next_goal()), ("learners-end", seeds), ("paper-end", ends(paper)),
         ("published-gain", gain_curves(published)), ("published-end", ends(published)),
-        ("transfer-end", ends(opened("transfer"))), ("walker-end", ends(opened("walker"))),
+        ("benchmark", designer_gains()), ("transfer-end", ends(opened("transfer"))),
+        ("walker-end", ends(opened("walker"))),
         ("roles", over_tokens()), ("reader", reader_classes()), ("sleep", sleepless()),
         ("human", human_curves()))}
 
