@@ -26,7 +26,7 @@ from envgen_nb.experiment.places import Local
 from envgen_nb.experiment.run import TAKEN_OVER, command, note_failure, spent, take
 from envgen_nb.experiment.schedule import run_experiment
 from envgen_nb.game.episodes import Episodes
-from envgen_nb.game.files import holder
+from envgen_nb.game.files import holder, write_text
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.studio.experiment_view import board_html, results_text, state_line
 
@@ -296,6 +296,21 @@ def test_a_record_is_its_experiment(name, tmp_path, monkeypatch):
         (folder.path / folder.FILES / files[0]).write_text("another one")
         with pytest.raises(ValueError, match="is not the file"):
             records.file_hashes(folder)
+
+
+def test_a_folder_is_copied_whole_although_another_arm_needs_a_file_in_it(tmp_path):
+    "What has been copied stays as it is."
+    for name in ("reply.md", "rejected-1.md"):
+        write_text(tmp_path / "talk" / "cycle-1" / name, name)
+    first = '[arms.once]\ndesigner = "replay"\ndesigner_options = { files = "./talk/cycle-1/reply.md" }\n'
+    both = first + '[arms.all]\ndesigner = "replay"\ndesigner_options = { files = "./talk" }\n'
+    for arms in (first, both):
+        text = 'name = "talks"\nquestion = "?"\nbaseline = "once"\nseeds = [0]\n[settings]\nsimulator = "crafter"\n'
+        folder = open_experiment(parse_experiment(text + arms, tmp_path, "talks"), tmp_path / "out")
+        write_text(tmp_path / "talk" / "cycle-1" / "reply.md", "changed later")
+    copied = folder.path / folder.FILES / "talk" / "cycle-1"
+    assert {file.name: file.read_text() for file in copied.iterdir()} == {
+        "reply.md": "reply.md", "rejected-1.md": "rejected-1.md"}
 
 
 def in_designed_worlds(settings) -> int:

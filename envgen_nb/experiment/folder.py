@@ -10,8 +10,6 @@ import contextlib
 import csv
 import io
 import json
-import os
-import shutil
 import socket
 import time
 from collections.abc import Sequence
@@ -24,7 +22,7 @@ from fastcore.basics import patch
 from ..cycle.folder import RunFolder, read_file
 from ..cycle.runs import runs_folder
 from .file import Experiment, ExperimentError, files_of, line_of, parse_experiment
-from ..game.files import check_folder, holder, local_path, parse_json, write_text
+from ..game.files import check_folder, holder, local_path, parse_json, write_bytes, write_text
 from ..results import measure_all, parse_summary, played, shown_measures
 
 # %% ../../nbs/7_experiment/02_folder.ipynb #4d11922c
@@ -130,15 +128,14 @@ def _copy_files(experiment: Experiment, to: Path) -> None:
         source, target = experiment.folder / text, to / text
         if ".." in Path(text).parts:
             raise ExperimentError(f"{text}: files must be beside the experiment's file, or in folders below it")
-        if target.exists() or source.resolve() == target.resolve():
+        if source.resolve() == target.resolve() or target.is_file():
             continue
         if not source.exists():
             raise ExperimentError(f"{text}: there is no such file or folder beside the experiment's file, "
                                   f"in {experiment.folder.resolve()}")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, temporary)
-        temporary.rename(target)
+        for file in source.rglob("*") if source.is_dir() else [source]:      # a part may be there, of another arm
+            if file.is_file() and not (one := target / file.relative_to(source)).exists():
+                write_bytes(one, file.read_bytes())
 
 # %% ../../nbs/7_experiment/02_folder.ipynb #c78cff67
 @dataclass(frozen=True)
