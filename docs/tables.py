@@ -1082,6 +1082,12 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("results_roles", "in half of PPO's steps ({:+.1f} thousand)", [sooner("uniform")]),
         ("results_roles", "worth little: {:+.1f} behind", [_more("roles_blocked", "uniform", "none", AREA)]),
         ("results_roles", "too little time left: {:+.1f} with a", [_more("roles_door_key", "shuffled", "none", AREA)]),
+        ("benchmark", "`claude-ladders-once` gains {:.2f}, `claude-worlds` {:.2f}", [
+            gained("claude-ladders-once"), gained("claude-worlds")]),
+        ("benchmark", "Plain PPO gains {:.2f}", [gained("plain")]),
+        ("benchmark", "Beside plain PPO the score is {:+.1f} with these ladders and {:+.1f} with these worlds, the return "
+         "{:+.1f} and {:+.1f}:", [ahead(name, measure) for measure in (SCORE, RETURN)
+                                 for name in ("claude-ladders-once", "claude-worlds")]),
         ("as_published", "`model` is {:+.1f} above plain PPO in score and {:+.1f} in return",
          [_more("published", "model", "plain", measure) for measure in (SCORE, RETURN)]),
         ("as_published", "over the training `fixed` is ahead by {:+.1f}.",
@@ -1135,11 +1141,23 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [pixel("score_training"), pixel("score_policy")])]
 
 
+def gained(name: str) -> Estimate:
+    "The gain in score of a recorded designer in the benchmark, full form."
+    found = benchmark.own_records()
+    return benchmark.gain_of(found[name], found, SCORE, benchmark.seeds_of(full=True))
+
+
+def ahead(name: str, measure: str) -> Estimate:
+    "How much more than plain PPO a recorded designer has in the benchmark, full form."
+    found, seeds = benchmark.own_records(), benchmark.seeds_of(full=True)
+    return benchmark.difference(*(benchmark.units(found[one], measure, seeds) for one in (name, "plain")))
+
+
 def quoted(page: Path, text: str) -> str:
     "A page with the numbers in its sentences made anew."
     for name, words, numbers in quotes():
         if page == ROOT / name or page.parent.name == "guides" and page.stem == name:
-            pattern = re.sub(r"\\{:.*?\\}", lambda _: r"[-+]?\d+\.\d( \[[^]]*\])?", re.escape(words))
+            pattern = re.sub(r"\\{:.*?\\}", lambda _: r"[-+]?\d+\.\d+( \[[^]]*\])?", re.escape(words))
             text, found = re.subn(pattern, words.format(*numbers), text)
             assert found == 1, f"{page.name}: {found} times {words!r}"
     return text
