@@ -1085,8 +1085,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("benchmark", "`claude-ladders-once` gains {:.2f}, `claude-worlds` {:.2f}", [
             gained("claude-ladders-once"), gained("claude-worlds")]),
         ("benchmark", "Plain PPO gains {:.2f}", [gained("plain")]),
-        ("benchmark", "Beside plain PPO the score is {:+.1f} with these ladders and {:+.1f} with these worlds, the return "
-         "{:+.1f} and {:+.1f}:", [ahead(name, measure) for measure in (SCORE, RETURN)
+        ("benchmark", "Beside plain PPO the score is {:+.1f} with these ladders and {:+.1f} with these worlds, the "
+         "return {:+.1f} and {:+.1f}:", [ahead(name, measure) for measure in (SCORE, RETURN)
                                  for name in ("claude-ladders-once", "claude-worlds")]),
         ("as_published", "`model` is {:+.1f} above plain PPO in score and {:+.1f} in return",
          [_more("published", "model", "plain", measure) for measure in (SCORE, RETURN)]),
