@@ -1088,6 +1088,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("benchmark", "Beside plain PPO the score is {:+.1f} with these ladders and {:+.1f} with these worlds, the "
          "return {:+.1f} and {:+.1f}:", [ahead(name, measure) for measure in (SCORE, RETURN)
                                  for name in ("claude-ladders-once", "claude-worlds")]),
+        ("results_worlds", "in half of the games: {:+.1f} in score, {:+.1f} in return ([the benchmark]",
+         [ahead("claude-worlds", measure) for measure in (SCORE, RETURN)]),
         ("as_published", "`model` is {:+.1f} above plain PPO in score and {:+.1f} in return",
          [_more("published", "model", "plain", measure) for measure in (SCORE, RETURN)]),
         ("as_published", "over the training `fixed` is ahead by {:+.1f}.",
