@@ -87,9 +87,11 @@ ARMS["walker"] = {
     "rules": "practice worlds by the success rates",
     "hand": "ladders that a person wrote",
     "model": "ladders that a language model wrote once"}
-ARMS["published"] = {arm: ARMS["paper"][arm] for arm in ("plain", "random")} | {
-    "fixed": "four that a language model wrote once, in every cycle; five such replies",
-    "easy_to_hard": ARMS["paper"]["easy_to_hard"], "adversarial": ARMS["paper"]["adversarial"],
+DESIGNERS = ARMS["paper"] | {      # those of the benchmark
+    "hand": "ladders that a person wrote",
+    "domain_randomisation": "random worlds, drawn by the curriculum",
+    "fixed": "four that a language model wrote once, in every cycle; five such replies"}
+ARMS["published"] = DESIGNERS | {
     "model": "of a language model that gets the success rates",
     "model_without": "of the same model, asked as often, without them"}
 LADDERS = {      # the arms of the experiment `ladders`
@@ -845,7 +847,7 @@ def benchmark_card() -> str:
     one, short = benchmark.protocol(), benchmark.seeds_of(full=False)
     run, ladders = (one.settings_of(arm, one.seeds[0]) for arm in (benchmark.RANDOM, benchmark.HAND))
     preset, episodes = run.agent_preset, run.evaluation_runs * run.evaluation_episodes
-    own = [run["summary"]["cost"]["seconds"] for name, record in benchmark.own_records().items() if name in one.arms
+    own = [run["summary"]["cost"]["seconds"] for name, record in designers()[0].items() if name in one.arms
            for run in record.runs.values()]
     each = float(np.median([sum(seconds.values()) for seconds in own])) if own else 0.0
     return table(["", f"`{one.name}`"], [
@@ -868,20 +870,9 @@ def benchmark_card() -> str:
                                                    "recorded runs"]] if own else [])], "ll")
 
 
-DESIGNERS = {
-    "random": "four worlds drawn at random, new ones in each cycle",
-    "hand": "ladders that a person wrote",
-    "plain": "none, PPO in the original game alone",
-    "domain_randomisation": "random worlds, drawn by the curriculum",
-    "fixed": "four that a language model wrote once, in every cycle; five such replies",
-    "easy_to_hard": "practice worlds in a fixed order",
-    "adversarial": "of 16 random worlds the four that the agent is worst in",
-    "rules": "an expert curriculum written by hand, which follows the success rates"}
-
-
 def benchmark_table(full: bool) -> str:
     "The recorded designers, and in words what they are."
-    found = benchmark.own_records()
+    found, _ = designers()
     text = benchmark.table(found, full)
     for name, record in found.items():
         said = DESIGNERS.get(name, record.about)
@@ -890,20 +881,33 @@ def benchmark_table(full: bool) -> str:
     return text
 
 
-def designer_gains() -> Drawing:
-    "What each recorded designer gains, the best one first, by the longest form that it has."
+@cache
+def designers() -> tuple[dict[str, benchmark.Record], dict[str, tuple[int, ...]]]:
+    "The recorded designers, and the seeds of the longest form that each has."
     found = benchmark.own_records()
-    seeds = {name: benchmark.seeds_of(benchmark.form(record) == "full") for name, record in found.items()}
-    def more(name: str, measure: str) -> Estimate:
-        ours, random = (benchmark.units(found[one], measure, seeds[one]) for one in (name, benchmark.RANDOM))
-        return benchmark.difference(ours, random)
+    return found, {name: benchmark.seeds_of(benchmark.form(record) == "full") for name, record in found.items()}
 
-    gains = {name: benchmark.gain_of(found[name], found, SCORE, seeds[name]) for name in found
-             if name not in (benchmark.RANDOM, benchmark.HAND)}
+
+def gained(name: str) -> Estimate:
+    "The gain in score of a recorded designer."
+    found, seeds = designers()
+    return benchmark.gain_of(found[name], found, SCORE, seeds[name])
+
+
+def ahead(name: str, base: str, measure: str) -> Estimate:
+    "How much more one recorded designer has than another."
+    found, seeds = designers()
+    return benchmark.difference(*(benchmark.units(found[one], measure, seeds[one]) for one in (name, base)))
+
+
+def designer_gains() -> Drawing:
+    "What each recorded designer gains, the best one first."
+    found, seeds = designers()
+    gains = {name: gained(name) for name in found if name not in (benchmark.RANDOM, benchmark.HAND)}
     best = sorted(gains, key=lambda name: -gains[name].value)
     said = {name: f"{name} ({len(seeds[name])} seeds)" for name in best}
     return points({"gain in score": {said[name]: gains[name] for name in best},
-                   "return, more than random": {said[name]: more(name, RETURN) for name in best}},
+                   "return, more than random": {said[name]: ahead(name, benchmark.RANDOM, RETURN) for name in best}},
                   "0: random worlds; a gain of 1: ladders that a person wrote. Mean and 95% interval")
 
 
@@ -1086,10 +1090,10 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
             gained("claude-ladders-once"), gained("claude-worlds")]),
         ("benchmark", "Plain PPO gains {:.2f}", [gained("plain")]),
         ("benchmark", "Beside plain PPO the score is {:+.1f} with these ladders and {:+.1f} with these worlds, the "
-         "return {:+.1f} and {:+.1f}:", [ahead(name, measure) for measure in (SCORE, RETURN)
+         "return {:+.1f} and {:+.1f}:", [ahead(name, "plain", measure) for measure in (SCORE, RETURN)
                                  for name in ("claude-ladders-once", "claude-worlds")]),
         ("results_worlds", "in half of the games: {:+.1f} in score, {:+.1f} in return ([the benchmark]",
-         [ahead("claude-worlds", measure) for measure in (SCORE, RETURN)]),
+         [ahead("claude-worlds", "plain", measure) for measure in (SCORE, RETURN)]),
         ("as_published", "`model` is {:+.1f} above plain PPO in score and {:+.1f} in return",
          [_more("published", "model", "plain", measure) for measure in (SCORE, RETURN)]),
         ("as_published", "over the training `fixed` is ahead by {:+.1f}.",
@@ -1141,18 +1145,6 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [learner("memory", "ppo", "score_training"), learner("memory", "ppo")]),
         ("results_learners", "it is ahead by {:.1f} over the training, and by {:.1f} at the end",
          [pixel("score_training"), pixel("score_policy")])]
-
-
-def gained(name: str) -> Estimate:
-    "The gain in score of a recorded designer in the benchmark, full form."
-    found = benchmark.own_records()
-    return benchmark.gain_of(found[name], found, SCORE, benchmark.seeds_of(full=True))
-
-
-def ahead(name: str, measure: str) -> Estimate:
-    "How much more than plain PPO a recorded designer has in the benchmark, full form."
-    found, seeds = benchmark.own_records(), benchmark.seeds_of(full=True)
-    return benchmark.difference(*(benchmark.units(found[one], measure, seeds) for one in (name, "plain")))
 
 
 def quoted(page: Path, text: str) -> str:
