@@ -114,10 +114,10 @@ def test_an_environment_that_is_silent_is_refused(history):
         learner.learn(dataclasses.replace(rollout, carry=learner.start(6), next_carry=learner.start(6)))
 
 
-def start(game, **options):
+def start(game, preset=SMALL, **options):
     "A trainer in a game with a designed world, in half of the sub-environments."
-    preset = SMALL.replace(num_envs=4)
-    venv = game.make_vec([None], num_envs=4, seed=0, obs="symbols", length=60)
+    preset = preset.replace(num_envs=4)
+    venv = game.make_vec([None], num_envs=4, seed=0, obs=preset.obs, length=60)
     venv.add_worlds(game.practice(game.objectives[0])[:1], 25)
     learner = learners.find("ppo-rare").for_game(game, preset, **options)(
         preset, venv.single_observation_space, venv.single_action_space, 0)
@@ -140,6 +140,17 @@ def test_with_every_option_a_stopped_training_goes_on_with_the_same_bits(game, o
     assert same(straight.state_dict(), rebuilt.state_dict())
     assert any(report.metrics["novelty"] > 0 for report in reports)
     assert not same(straight.learner.policy.state_dict(), start(game, **options).learner.policy.state_dict())
+
+
+def test_of_pixels_fewer_examples_are_kept_and_no_list_of_things_is_needed():
+    "Of symbols their number is the limit, and not the memory."
+    trainer = start(CRAFTER, get_preset("laptop", hidden=(16, 16), rollout_steps=32, novelty_coef=0, rarity_coef=1))
+    reports = [trainer.rollout() for _ in range(3)]
+    assert all(report.metrics["novelty"] == 0 for report in reports)
+    assert any(report.metrics["rarity"] > 0 and report.metrics["imitated"] > 0 for report in reports)
+    examples = trainer.learner.examples
+    assert 0.9 * Examples.MEMORY < examples.kept["obs"].nbytes <= Examples.MEMORY and examples.room < Examples.KEPT
+    assert start(CRAFTER).learner.examples.room == Examples.KEPT
 
 
 def test_a_state_from_before_kinds_of_episodes_were_counted_is_read():

@@ -10,6 +10,7 @@ __all__ = ['EPISODES', 'averaged', 'Pairs', 'RND', 'observations_after', 'Exampl
 import copy
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -130,12 +131,16 @@ def observations_after(rollout: Rollout) -> Any:
 class Examples:
     "The latest achievements of each rare objective in each kind of episode, with the steps before."
     RARE, KEPT, LENGTH = 0.3, 64, 32      # below that rate; examples of each objective and kind; steps of each, at most
+    MEMORY = 2 ** 28                      # bytes of their observations, at most
     STATE = "rate", "achieved", "age", "recent", "kept", "lengths", "counts"
 
     def __init__(self, objectives: int, num_envs: int, space: spaces.Space, stratified: bool = True):
         self.strata = torch.arange(2 * objectives).view(2, -1) * stratified      # without strata all are one
-        rows = 2 * objectives * self.KEPT
-        self.room = self.KEPT if stratified else rows
+        boxes = space.values() if isinstance(space, spaces.Dict) else [space]
+        size = self.LENGTH * sum(math.prod(box.shape) * box.dtype.itemsize for box in boxes)
+        kept = max(1, min(self.KEPT, self.MEMORY // (2 * objectives * size)))
+        rows = 2 * objectives * kept
+        self.stratified, self.room = stratified, kept if stratified else rows
         self.rate = torch.zeros(2, objectives)                # in the latest episodes of each kind
         self.achieved = torch.zeros(num_envs, objectives, dtype=torch.bool)      # in the running ones
         self.age = torch.zeros(num_envs, dtype=torch.int64)                      # their steps, as far as they were seen
@@ -150,7 +155,7 @@ class Examples:
     @property
     def rare(self) -> Tensor:
         "Return which objectives are imitated in each kind of episode, (2, objectives) bool; without strata all."
-        return (self.rate < self.RARE) | (self.room > self.KEPT)
+        return (self.rate < self.RARE) | (not self.stratified)
 
     def state_dict(self) -> dict[str, Any]:
         return copy.deepcopy({name: getattr(self, name) for name in self.STATE})
@@ -271,14 +276,14 @@ class RareOptions(BaseModel):
 class RarePPO(PPO):
     """PPO with a reward for novelty, and with imitation of its own rare achievements.
 
-    `things` and the number of objectives are the game's: `RarePPO.for_game(simulator, preset)` knows them. The
-    environment has to have `unlocked`.
+    `things` and the number of objectives are the game's: `RarePPO.for_game(simulator, preset)` knows them; without
+    `things` there is no novelty of pairs. The environment has to have `unlocked`.
     """
     continuous = False
     DRAWN = 32      # examples for a step of Adam
     saved = (*PPO.saved, "examples", "began", "draw_generator")
 
-    def __init__(self, things: Things, objectives: int, preset: Preset, observation_space: spaces.Space,
+    def __init__(self, things: Things | None, objectives: int, preset: Preset, observation_space: spaces.Space,
                  action_space: spaces.Discrete, seed: int, device: torch.device | str = "cpu", *,
                  novelty: str = "pairs", stratified: bool = True):      # see `RareOptions`
         super().__init__(preset, observation_space, action_space, seed, device)
@@ -289,7 +294,7 @@ class RarePPO(PPO):
             learned = [weight for weight in self.rnd.parameters() if weight.requires_grad]
             self.rnd_optimizer = torch.optim.Adam(learned, lr=preset.algorithm.learning_rate, fused=True)
             self.saved = (*self.saved, "rnd", "rnd_optimizer")
-        else:
+        elif things:
             self.pairs = Pairs(len(things.names), preset.num_envs, single=novelty == "things")
             self.saved = (*self.saved, "pairs")
         self.examples = Examples(objectives, preset.num_envs, observation_space, stratified)
@@ -299,8 +304,12 @@ class RarePPO(PPO):
     def for_game(cls, simulator: Simulator, preset: Preset, **options: Any) -> Callable[..., Learner]:
         found = read_options(options, RareOptions)
         super().for_game(simulator, preset)
-        things = require_for(preset.obs, simulator, simulator.things, "does not list the things at hand",
-                             "from {}, but from {}", "and ppo-rare rewards having them; see `Simulator.things`")
+        things = None
+        if found.novelty != "rnd" and preset.algorithm.novelty_coef:
+            things = require_for(
+                preset.obs, simulator, simulator.things, "lists no things at hand, which ppo-rare rewards unless "
+                'novelty_coef is 0 or learner_options has "novelty": "rnd",', "from {}, but from {}",
+                "see `Simulator.things`")
         return functools.partial(cls, things, len(simulator.objectives), **found.model_dump())
 
     def start(self, num_envs: int) -> Carry:
@@ -335,6 +344,8 @@ def novelty(
     if self.rnd:
         after = tree_map(lambda value: value.to(self.device), observations_after(rollout))
         return self.rnd.novelty(after, over.to(self.device), self.preset.algorithm.gamma)
+    if not self.pairs:
+        return torch.zeros(over.shape)
     seen = [torch.from_numpy(self.things.present(as_arrays(obs))) for obs in (rollout.obs, rollout.next_obs)]
     return self.pairs.novelty(torch.cat([seen[0], seen[1][None]]), over, rollout.designed, fresh)
 
