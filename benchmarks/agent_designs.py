@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from envgen_nb.agent import ppo
 from envgen_nb.agent.attention import VectorFeatures
 from envgen_nb.agent.learner import batch_size, tree_index
-from envgen_nb.agent.networks import Linear, Policy, as_tensors, dense, fan_in_
+from envgen_nb.agent.networks import Linear, Policy, ReturnNorm, as_tensors, dense, fan_in_
 from envgen_nb.agent.on_policy import PPO, OnPolicyLearner
 from envgen_nb.agent.presets import Network
 from envgen_nb.extras.rare import RarePPO
@@ -83,6 +83,61 @@ class Undiscounted(RarePPO):
             return super().imitate()
         finally:
             self.preset = preset
+
+
+class Far(nn.Module):
+    "A second value, of another discount."
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.value, self.returns = Linear(width, 1), ReturnNorm()
+
+    def initialise(self, generator: torch.Generator) -> None:
+        nn.init.orthogonal_(self.value.weight, 0.1, generator=generator)
+        nn.init.zeros_(self.value.bias)
+
+    def forward(self, features: Tensor) -> Tensor:
+        mean, std = self.returns.mean_std()
+        return mean + std * self.value(features).squeeze(-1)
+
+
+class FarPolicy(Policy):
+    "A policy with a second value."
+
+    def between(self, network: Network) -> int:
+        self.far = Far(network.hidden[-1])
+        return super().between(network)
+
+
+class TwoHorizons(RarePPO):
+    """Two critics, one with the preset's γ and λ, one that looks a hundred steps ahead; each one's advantages are
+    normalised, and the policy follows their sum (near Fedus et al. 2019, hyperbolic discounting)."""
+    policy_class = FarPolicy
+    GAMMA, LAMBDA = 0.99, 0.9
+
+    @torch.no_grad()
+    def compute_targets(self, rollout):
+        batch = super().compute_targets(rollout)
+        policy, shape = self.policy, rollout.rewards.shape
+        values = policy.far(policy.features(batch["obs"])).view(shape)
+        last, final = policy.far(policy.features(as_tensors(rollout.next_obs))), torch.zeros(shape)
+        for step, rows, obs, _ in rollout.truncations:
+            final[step, rows] = policy.far(policy.features(obs))
+        found = ppo.gae(rollout.rewards, torch.cat([values, last[None]]), rollout.terminated, rollout.truncated, final,
+                        self.GAMMA, self.LAMBDA)
+        both = batch["advantages"] + self.flatten_batch((found - found.mean()) / (found.std() + 1e-8))
+        return batch | {"advantages": (both - both.mean()) / (both.std() + 1e-8),
+                        "far_returns": self.flatten_batch(found + values)}
+
+    def update(self, minibatch, where):
+        self.policy.far.returns.update(minibatch["far_returns"])
+        return super().update(minibatch, where)
+
+    def loss(self, features, batch):
+        loss, parts = super().loss(features, batch)
+        far = self.policy.far
+        found = ((far(features) - batch["far_returns"]) / far.returns.mean_std()[1]).square().mean()
+        return loss + self.preset.algorithm.value_coef * found, parts | {"far_value_loss": found}
 
 
 class Chosen(PPO):
