@@ -26,6 +26,7 @@ from envgen_nb.designer.reply import Design
 from envgen_nb.designer.rules import Rules
 from envgen_nb.experiment.batch import read_parameters
 from envgen_nb.game.simulator import get_simulator
+from envgen_nb.results import fed_back, steps_text
 from envgen_nb.results.archive import context_html, tried_html
 from envgen_nb.results.figures import missing_html
 from envgen_nb.results.report import write_report
@@ -110,6 +111,42 @@ def test_its_own_rates(own, listening, tmp_path):
         assert asked.feedback == run.evaluation(cycle).feedback(OBJECTIVES)
     assert all(record.episodes for records in third.history for record in records)
     same(run, own)
+
+
+def test_rates_of_training_episodes_cost_no_further_step(listening, tmp_path):
+    """The last episodes of the training in the original game, in order, none that was cut; the same when resumed."""
+    settings = make_settings(**SMALL | {"cycle_steps": 8_192}, designer="listening", feedback="full",
+                             rates_from="training")
+    run = create_run(settings, tmp_path / "run")
+    list(run_cycles(run.path))
+    first, *asked = listening
+    assert first.feedback is None and len(asked) == 2 and not asked[0].context.before
+    for cycle, request in zip(("cycle-1", "cycle-2"), asked, strict=True):
+        ended = [(length, reached) for record in run.metrics(cycle) for length, world, reached, cut in zip(
+            *(record["episodes"][name] for name in ("length", "world", "unlocked")),
+            record["episodes"].get("cut", [False] * len(record["episodes"]["world"])), strict=True)
+            if world == 0 and not cut][-4:]
+        assert len(ended) == 4 == request.context.episodes
+        rates = [100 * sum(k in reached for _, reached in ended) / 4 for k in range(len(OBJECTIVES))]
+        assert [mean for mean, _ in request.feedback.values()] == rates
+        assert request.context.original.length == np.mean([length for length, _ in ended])
+        assert run.reported(cycle).lengths.tolist() != run.evaluation(cycle).lengths.tolist()
+    assert asked[1].context.before == asked[0].feedback
+    assert fed_back(run) == {"measurements": 0, "steps": 0} and "that the designer read" not in steps_text(run)
+    none = run.settings.model_copy(update={"evaluation_episodes": 10_000})
+    run.settings = none
+    count = len(run.last_trained("cycle-1").returns)
+    assert 4 < count < 20_000 and count % 2 == 0             # as many as there are, in equal runs
+    assert run.reported("cycle-0") is None and run.last_trained("cycle-0") is None
+
+
+def test_where_no_training_episode_has_ended_it_is_measured(listening, tmp_path):
+    run = create_run(make_settings(**SMALL | {"mixture_ratio": 1.0}, designer="listening", rates_from="training"),
+                     tmp_path / "run")
+    list(run_cycles(run.path))
+    assert listening[1].feedback == run.evaluation("cycle-1").feedback(OBJECTIVES) and not listening[1].context.before
+    read = sum(int(run.evaluation(cycle).lengths.sum()) for cycle in ("cycle-1", "cycle-2"))
+    assert fed_back(run) == {"measurements": 2, "steps": read}
 
 
 def test_as_published(listening, tmp_path):

@@ -224,8 +224,8 @@ def in_the_original(
     run: RunFolder,
     cycle: str,       # that has been measured
 ) -> BaseGameStats:
-    "Return what happened in the original game at that measurement, and which moments the training before it kept."
-    found, deaths = run.evaluation(cycle), {}
+    "Return what happened in the original game, see `RunFolder.reported`, and which moments the training has kept."
+    found, deaths = run.reported(cycle), {}
     if found.deaths is not None:
         counts = np.bincount(found.deaths, minlength=1 + len(run.simulator.deaths)).tolist()
         deaths = {name: 100 * count / len(found.deaths)
@@ -311,7 +311,7 @@ def unlearned(
 ) -> tuple[Unlearned, ...]:
     "Return the objectives that were reached more often at an earlier measurement of the run, by more than chance."
     until = run.cycles[:run.cycles.index(cycle) + 1]
-    measured = [found for name in until if (found := run.evaluation(name)) is not None]
+    measured = [found for name in until if (found := run.reported(name)) is not None]
     found = []
     for k, name in enumerate(run.simulator.objectives):
         *earlier, now = [(float(one.unlocked[:, k].mean()), len(one.returns)) for one in measured]
@@ -356,8 +356,8 @@ def design_context(
     if number == 1 or settings.feedback not in OWN:
         return DesignContext(**always)
     cycle, earlier = f"cycle-{number - 1}", f"cycle-{number - 2}"
-    last, before = run.evaluation(cycle), run.evaluation(earlier)
-    rates = {"episodes": len(last.returns), "before": before.feedback(run.simulator.objectives)}
+    last, before = run.reported(cycle), run.reported(earlier)
+    rates = {"episodes": len(last.returns), "before": before.feedback(run.simulator.objectives) if before else {}}
     if settings.feedback == "rates":
         return DesignContext(**always, **rates)
     if settings.design == "ladders":

@@ -53,7 +53,7 @@ def _rates_of_run(settings: RunSettings, other: RunFolder) -> list[Rates]:
         raise SettingsError(f"feedback: {other.path} is a run of {other.settings.simulator}, not of "
                             f"{settings.simulator}: it has other objectives")
     cycles = range(1, min(settings.num_cycles, other.settings.num_cycles + 1))
-    found = itertools.takewhile(lambda one: one is not None, (other.evaluation(f"cycle-{k}") for k in cycles))
+    found = itertools.takewhile(lambda one: one is not None, (other.reported(f"cycle-{k}") for k in cycles))
     return [evaluation.feedback(other.simulator.objectives) for evaluation in found]
 
 # %% ../../nbs/5_cycle/03_create.ipynb #da023a3d
@@ -93,7 +93,7 @@ def feedback(
     if number == 1 or self.settings.feedback == "none":
         return None
     if self.settings.feedback in OWN:
-        return self.evaluation(f"cycle-{number - 1}").feedback(objectives)
+        return self.reported(f"cycle-{number - 1}").feedback(objectives)
     rates = self.read(RunFolder.FEEDBACK, lambda data: _parse_rates(data, objectives), "Put back a copy of it.", [])
     if len(rates) < number - 1:
         raise RunFolderError(f"{self.file(RunFolder.FEEDBACK)} is missing, or too short: it holds the rates of another "

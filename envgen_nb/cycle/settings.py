@@ -110,6 +110,9 @@ class RunSettings(BaseModel):
     feedback: str = Field("rates", min_length=1, description="what the designer gets: rates (this run's own), "
                           "worlds (and what happened in its worlds), full (and what was missing in the original "
                           "game), none, or the folder of another run (a placebo)")
+    rates_from: Literal["evaluation", "training"] = Field("evaluation", description="of which episodes: evaluation "
+                                                          "(played for it, beside the training) or training (its "
+                                                          "last ones in the original game)")
     bottleneck: bool = Field(False, description="whether the designer is to say first what it believes keeps the agent "
                              "from getting better")
     lessons: list[str] = Field(default_factory=list, description="files of lessons, or runs that have some: what "
