@@ -1092,6 +1092,9 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("benchmark", "Beside plain PPO the score is {:+.1f} with these ladders and {:+.1f} with these worlds, the "
          "return {:+.1f} and {:+.1f}:", [ahead(name, "plain", measure) for measure in (SCORE, RETURN)
                                  for name in ("claude-ladders-once", "claude-worlds")]),
+        ("benchmark", "has read measurements of {:.2f} million steps", [
+            mean(run["summary"]["fed_back"]["steps"] for run in designers()[0]["claude-worlds"].runs.values()
+                 ).value / 1e6]),
         ("results_worlds", "in half of the games: {:+.1f} in score, {:+.1f} in return ([the benchmark]",
          [ahead("claude-worlds", "plain", measure) for measure in (SCORE, RETURN)]),
         ("as_published", "`model` is {:+.1f} above plain PPO in score and {:+.1f} in return",

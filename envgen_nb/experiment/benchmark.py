@@ -215,9 +215,12 @@ def units(record: Record, name: str, seeds: Sequence[int]) -> list[float]:    # 
 
 # %% ../../nbs/7_experiment/07_benchmark.ipynb #92463f95
 def _costs(record: Record, seeds: Sequence[int]) -> list[str]:
-    "Return different conversations, and of a run its calls, tokens, price and minutes of designing; –: none."
+    """Return different conversations, and of a run the steps of measurements that its designer read, its calls, tokens,
+    price and minutes of designing; –: none."""
     runs = [run for seed, run in record.runs.items() if seed in seeds]
     costs = [run["summary"]["cost"] for run in runs]
+    read = [run["summary"]["fed_back"]["steps"] for run in runs]
+    steps = "not known" if None in read else f"{np.mean(read):,.0f}" if any(read) else "–"
     talks = len({tuple(sorted(run["replies"].items())) for run in runs if run["replies"]})
     calls, tokens = (np.mean([sum(cost[name] for name in names) for cost in costs])
                      for names in (("calls",), ("tokens_in", "tokens_out")))
@@ -225,12 +228,12 @@ def _costs(record: Record, seeds: Sequence[int]) -> list[str]:
     price = "not known" if None in prices else f"{np.mean(prices):.2f}"
     minutes = np.mean([cost["seconds"]["designing"] for cost in costs]) / 60
     unknown = {run["summary"]["settings"]["designer"] for run in runs} & {"manual", "replay"}    # mostly a wait
-    return [str(talks or "–"), *([f"{calls:.1f}", f"{tokens:,.0f}", price] if calls else ["–"] * 3),
+    return [str(talks or "–"), steps, *([f"{calls:.1f}", f"{tokens:,.0f}", price] if calls else ["–"] * 3),
             "–" if unknown or minutes < 0.05 else f"{minutes:.1f}"]
 
 # %% ../../nbs/7_experiment/07_benchmark.ipynb #ceb1c4f7
 HEAD = ("designer", "gain in score", "gain in return", "score", "more than random", "return", "more than random",
-        "replies", "calls", "tokens", "price", "minutes of designing")
+        "replies", "steps read", "calls", "tokens", "price", "minutes of designing")
 
 
 def _anchors(known: Mapping[str, Record], name: str) -> tuple[list[float], list[float]]:
