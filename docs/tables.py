@@ -130,6 +130,7 @@ DRIVERS = {      # the arms of benchmarks/reader_road.py
     "critical": "half of it critical scenes, written by hand"}
 SCORE, AREA = "score at the end", "area under the curve"
 TO_80 = "steps to a score of 80"
+TOOLS = ("wake_up", "collect_iron", "make_iron_pickaxe", "make_iron_sword")
 FIRST = {      # the heading of the first column, where it is not worlds
     "feedback": "feedback", "mixture": "mixture", "rare_controls": "learner"}
 
@@ -364,6 +365,7 @@ DESIGNS = {      # designs that were tried, as they are recorded: learner and wh
     "agent_designs:Annealed": ("ppo-rare", "the learning rate falls to a tenth"),
     "agent_designs:PerMinibatch": ("ppo-rare", "advantages are normalised in each minibatch"),
     "agent_designs:KLStop": ("ppo-rare", "passes end above a KL divergence of 0.02"),
+    "agent_designs:TwoHorizons": ("ppo-rare", "a second critic with γ 0.99, λ 0.9; the sum of both advantages"),
     "agent_designs:TwoHot": ("ppo-rare", "the critic is a two-hot distribution in symlog"),
     "agent_designs:PQN": ("PQN", "Q(λ), ε-greedy")}
 
@@ -522,6 +524,24 @@ def human_skills() -> str:
     found = {name: mean(_skill("human", best, name).values(), PERCENT) for name in names}
     return table(["skill", f"`{best}`, %"], [[name, plus_minus(rate)] for name, rate in sorted(
         found.items(), key=lambda item: item[1].value)], "l")
+
+
+def from_pixels() -> str:
+    "The experiment `pixels`: score and return after one and after two million steps."
+    runs = runs_of("pixels")
+    steps = [_million(step) for step in next(iter(runs["ppo"].values()))["steps"][1:]]
+    rows, names = [], {"scores": "score", "returns": "return"}
+    for arm, of in runs.items():
+        row = [f"`{arm}`: {HUMAN[arm]}", str(len(of))]
+        for what in names:
+            for k in (1, 2):
+                values, base = ({seed: run[what][k] for seed, run in some.items()} for some in (of, runs["ppo"]))
+                row += [plus_minus(mean(values.values())), "" if arm == "ppo" else plus_minus(
+                    paired(values, base), signed=True)]
+        rows.append(row + [f"{mean(_skill('pixels', arm, skill).values()).value:.1f}" for skill in TOOLS])
+    return table(["agent", "seeds", *(head for name in names.values() for step in steps
+                                      for head in (f"{name} at {step}", "more than `ppo`")),
+                  *(f"{skill}, %" for skill in TOOLS)], rows, "l")
 
 
 def human_curves() -> Drawing:
@@ -945,7 +965,7 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "ladders": partial(ladders, "ladders"), "ladders, 4m": partial(ladders, "ladders_4m"),
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
-          "screened": screened, "human": human, "human, skills": human_skills, "sleep": sleep,
+          "screened": screened, "human": human, "human, skills": human_skills, "pixels": from_pixels, "sleep": sleep,
           "lacking": lacking, "learners": learners,
           "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
