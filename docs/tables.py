@@ -529,18 +529,15 @@ def human_skills() -> str:
 def from_pixels() -> str:
     "The experiment `pixels`: score and return after one and after two million steps."
     runs = runs_of("pixels")
-    steps = [_million(step) for step in next(iter(runs["ppo"].values()))["steps"][1:]]
+    steps = [_million(step) for step in next(iter(next(iter(runs.values())).values()))["steps"][1:]]
     rows, names = [], {"scores": "score", "returns": "return"}
     for arm, of in runs.items():
         row = [f"`{arm}`: {HUMAN[arm]}", str(len(of))]
         for what in names:
             for k in (1, 2):
-                values, base = ({seed: run[what][k] for seed, run in some.items()} for some in (of, runs["ppo"]))
-                row += [plus_minus(mean(values.values())), "" if arm == "ppo" else plus_minus(
-                    paired(values, base), signed=True)]
+                row.append(plus_minus(mean(run[what][k] for run in of.values())))
         rows.append(row + [f"{mean(_skill('pixels', arm, skill).values()).value:.1f}" for skill in TOOLS])
-    return table(["agent", "seeds", *(head for name in names.values() for step in steps
-                                      for head in (f"{name} at {step}", "more than `ppo`")),
+    return table(["agent", "seeds", *(f"{name} at {step}" for name in names.values() for step in steps),
                   *(f"{skill}, %" for skill in TOOLS)], rows, "l")
 
 

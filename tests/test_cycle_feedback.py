@@ -114,7 +114,7 @@ def test_its_own_rates(own, listening, tmp_path):
 
 
 def test_rates_of_training_episodes_cost_no_further_step(listening, tmp_path):
-    """The last episodes of the training in the original game, in order, none that was cut; the same when resumed."""
+    """The last episodes of the training in the original game, in order, none that was cut."""
     settings = make_settings(**SMALL | {"cycle_steps": 8_192}, designer="listening", feedback="full",
                              rates_from="training")
     run = create_run(settings, tmp_path / "run")
