@@ -1034,6 +1034,9 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("results_human", "and has {:.1f} after ten million.", [_end("human", "rare_hand")]),
         ("results_human", "the agent is at {:.1f}, and at four million at {:.1f}.",
          [mean(values) for _, values in sorted(_after("rare_hand", "scores").items())[:1:-3]]),
+        ("results_human", "PPO has {:.1f} after one million steps in the original game alone, and Achievement "
+         "Distillation {:.1f} ([from", [mean(run["score_policy"] for run in pixels[key].values()).value
+                                        for key in (("ppo", "{}"), ad)]),
         ("README.md", "ends {:.1f} above plain PPO, at four million steps {:.1f}; its return does not: "
          "{:+.1f} and {:+.1f}.", [_more(name, "steps", "plain", measure) for measure in (SCORE, RETURN)
                       for name in ("transfer", "transfer_4m")]),
