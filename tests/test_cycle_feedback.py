@@ -133,14 +133,12 @@ def test_rates_of_training_episodes_cost_no_further_step(listening, tmp_path):
         assert run.reported(cycle).lengths.tolist() != run.evaluation(cycle).lengths.tolist()
     assert asked[1].context.before == asked[0].feedback
     assert fed_back(run) == {"measurements": 0, "steps": 0} and "that the designer read" not in steps_text(run)
-    none = run.settings.model_copy(update={"evaluation_episodes": 10_000})
-    run.settings = none
-    count = len(run.last_trained("cycle-1").returns)
-    assert 4 < count < 20_000 and count % 2 == 0             # as many as there are, in equal runs
     assert run.reported("cycle-0") is None and run.last_trained("cycle-0") is None
+    run.settings = run.settings.model_copy(update={"evaluation_episodes": 10_000})
+    assert run.last_trained("cycle-1") is None and run.reported("cycle-1") is run.evaluation("cycle-1")
 
 
-def test_where_no_training_episode_has_ended_it_is_measured(listening, tmp_path):
+def test_where_too_few_training_episodes_have_ended_it_is_measured(listening, tmp_path):
     run = create_run(make_settings(**SMALL | {"mixture_ratio": 1.0}, designer="listening", rates_from="training"),
                      tmp_path / "run")
     list(run_cycles(run.path))

@@ -498,20 +498,20 @@ def evaluations(self: RunFolder) -> dict[str, Evaluation]:
 
 @patch
 def last_trained(self: RunFolder, cycle: str) -> Evaluation | None:
-    "Return the last training episodes of a cycle in the original game, as many as a measurement has; None: none ended."
+    """Return the last training episodes of a cycle in the original game, as many as a measurement has; None: fewer have
+    ended, and those would be mostly short ones."""
     runs, found = self.settings.evaluation_runs, Episodes.join([self.episodes(one) for one in self.metrics(cycle)])
-    found = in_phase(found[~found.cut], "original")[-runs * self.settings.evaluation_episodes:]
-    if not len(found):
+    count, found = runs * self.settings.evaluation_episodes, in_phase(found[~found.cut], "original")
+    if len(found) < count:
         return None
-    runs = min(runs, len(found))
-    found = found[len(found) % runs:]                     # equal runs, of the latest
+    found = found[-count:]
     return Evaluation(runs, found.returns, found.lengths, found.unlocked, found.possible, found.deaths)
 
 
 @patch
 def reported(self: RunFolder, cycle: str) -> Evaluation | None:
     """Return what a designer reads of the original game after a cycle: the measurement or, with `rates_from`
-    "training", the last training episodes. Where none ended there it is the measurement, too; before any training None.
+    "training", the last training episodes. Where too few ended it is the measurement, too; before any training None.
     """
     if self.settings.rates_from == "evaluation":
         return self.evaluation(cycle)
