@@ -547,11 +547,9 @@ def from_pixels() -> str:
     steps = [_million(step) for step in next(iter(next(iter(runs.values())).values()))["steps"][1:]]
     rows, names = [], {"scores": "score", "returns": "return"}
     for arm, of in runs.items():
-        row = [f"`{arm}`: {HUMAN[arm]}", str(len(of))]
-        for what in names:
-            for k in (1, 2):
-                row.append(plus_minus(mean(run[what][k] for run in of.values())))
-        rows.append(row + [f"{mean(_skill('pixels', arm, skill).values()).value:.1f}" for skill in TOOLS])
+        rows.append([f"`{arm}`: {HUMAN[arm]}", str(len(of)),
+                     *(plus_minus(mean(run[what][k] for run in of.values())) for what in names for k in (1, 2)),
+                     *(f"{mean(_skill('pixels', arm, skill).values()).value:.1f}" for skill in TOOLS)])
     return table(["agent", "seeds", *(f"{name} at {step}" for name in names.values() for step in steps),
                   *(f"{skill}, %" for skill in TOOLS)], rows, "l")
 
@@ -1056,6 +1054,11 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
           _changes("rarity_coef 2", "wake_up")]),
         ("results_human", "whose advantages are added, brings sleep back, {:+.1f}; that",
          [_changes("a second critic with γ 0.99, λ 0.9; the sum of both advantages", "wake_up")]),
+        ("results_human", "by {:+.1f} in score; in return no difference was shown, {:+.1f}. After "
+         "one million it was not shown, {:+.1f}.",
+         [*(_more("pixels", "rare_hand", "ppo", measure) for measure in (SCORE, RETURN)),
+          paired(*({seed: run["scores"][1] for seed, run in runs_of("pixels")[arm].items()}
+                   for arm in ("rare_hand", "ppo")))]),
         ("results_human", "PPO has {:.1f} after one million steps in the original game alone, and Achievement "
          "Distillation {:.1f} ([from", [mean(run["score_policy"] for run in pixels[key].values()).value
                                         for key in (("ppo", "{}"), ad)]),
