@@ -792,6 +792,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                        'envgen_nb/cycle/folder.py'),
                                         'envgen_nb.cycle.folder.RunFolder.read': ( '5_cycle/folder.html#runfolder.read',
                                                                                    'envgen_nb/cycle/folder.py'),
+                                        'envgen_nb.cycle.folder.RunFolder.reads_measurement': ( '5_cycle/folder.html#runfolder.reads_measurement',
+                                                                                                'envgen_nb/cycle/folder.py'),
                                         'envgen_nb.cycle.folder.RunFolder.rejected': ( '5_cycle/folder.html#runfolder.rejected',
                                                                                        'envgen_nb/cycle/folder.py'),
                                         'envgen_nb.cycle.folder.RunFolder.reported': ( '5_cycle/folder.html#runfolder.reported',

@@ -509,13 +509,17 @@ def last_trained(self: RunFolder, cycle: str) -> Evaluation | None:
 
 
 @patch
+def reads_measurement(self: RunFolder, cycle: str) -> bool:
+    """Return whether a designer reads the measurement after a cycle; with `rates_from` "training" only where too few
+    training episodes have ended, and not that before any training."""
+    return self.settings.rates_from == "evaluation" or (
+        cycle != self.cycles[0] and self.last_trained(cycle) is None)
+
+
+@patch
 def reported(self: RunFolder, cycle: str) -> Evaluation | None:
-    """Return what a designer reads of the original game after a cycle: the measurement or, with `rates_from`
-    "training", the last training episodes. Where too few ended it is the measurement, too; before any training None.
-    """
-    if self.settings.rates_from == "evaluation":
-        return self.evaluation(cycle)
-    return None if cycle == self.cycles[0] else self.last_trained(cycle) or self.evaluation(cycle)
+    "Return what a designer reads of the original game after a cycle: a measurement, or training episodes; None: nothing."
+    return self.evaluation(cycle) if self.reads_measurement(cycle) else self.last_trained(cycle)
 
 
 @patch

@@ -161,9 +161,7 @@ def fed_back(run: RunFolder) -> dict[str, int]:
     "Return the number of measurements that a run's designer has read, and the environment steps of them all."
     designed = max((k for k, cycle in enumerate(run.cycles) if run.worlds(cycle)), default=0)
     cycles = [f"cycle-{k}" for k in _cycles_read(run.settings, designed)]
-    if run.settings.rates_from == "training":
-        cycles = [cycle for cycle in cycles[1:] if run.last_trained(cycle) is None]
-    read = [run.evaluation(cycle) for cycle in cycles]
+    read = [run.evaluation(cycle) for cycle in cycles if run.reads_measurement(cycle)]
     return {"measurements": len(read), "steps": sum(int(found.lengths.sum()) for found in read if found)}
 
 
