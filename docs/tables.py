@@ -1184,6 +1184,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("results_worlds", "(`symbols-long`, fresh seeds) PPO with the worlds of `steps` is not shown to be ahead in "
          "score at this budget, {:+.1f}, and is behind in return, {:+.1f}", [
              learner("ppo-worlds", BEST), _more("learners", "ppo-worlds", BEST, RETURN)]),
+        ("results_agent", "that is a difference of {:+.1f} in score and {:+.1f} in return, since", [
+            learner(BEST, "ppo"), _more("learners", BEST, "ppo", RETURN)]),
         ("results_learners", "a score of {:.1f} and a return of {:.1f}, has the smallest spread",
          [alone(BEST, SCORE), alone(BEST, RETURN)]),
         ("results_learners", "`ppo` has two seeds that end at {:.1f} and {:.1f}: its mean is {:.1f}, its interquartile "
