@@ -1062,9 +1062,10 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("results_human", "PPO has {:.1f} after one million steps in the original game alone, and Achievement "
          "Distillation {:.1f} ([from", [mean(run["score_policy"] for run in pixels[key].values()).value
                                         for key in (("ppo", "{}"), ad)]),
-        ("README.md", "ends {:.1f} above PPO in `symbols`, on fresh seeds at four million steps {:.1f}; in return "
-         "{:+.1f} and {:+.1f}.", [_more(name, "steps", "plain", measure) for measure in (SCORE, RETURN)
-                      for name in ("transfer", "transfer_4m")]),
+        ("README.md", "is {:+.1f} beside that PPO, return {:+.1f}; at four million steps {:.1f} above `symbols`, return "
+         "{:+.1f}:",
+         [learner("ppo-worlds", BEST), _more("learners", "ppo-worlds", BEST, RETURN),
+          *(_more("transfer_4m", "steps", "plain", measure) for measure in (SCORE, RETURN))]),
         ("README.md", "learns sooner with a model's ladders: {:+.1f} in score, {:+.1f} in return after half",
          [_more("walker", "model", "plain", measure) for measure in (SCORE, RETURN)]),
         ("results_ladders", "a score of {:.1f} where plain PPO has {:.1f}, {:+.1f} over ten seeds, at the same return "
@@ -1133,6 +1134,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("results_roles", "too little time left: {:+.1f} with a", [_more("roles_door_key", "shuffled", "none", AREA)]),
         ("benchmark", "`claude-ladders-once` gains {:.2f}, `claude-worlds` {:.2f}", [
             gained("claude-ladders-once"), gained("claude-worlds")]),
+        ("benchmark", "in return the former is ahead of the person's by {:.1f}",
+         [ahead("claude-ladders-once", "hand", RETURN)]),
         ("benchmark", "Plain PPO is at {:.2f}: a", [gained("plain").value]),
         ("benchmark", "Plain PPO gains {:.2f}", [gained("plain")]),
         ("benchmark", "Beside plain PPO the score is {:+.1f} with these ladders and {:+.1f} with these worlds, the "
@@ -1155,14 +1158,16 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("as_published", "and is at {:.1f} without", [_end("published", "plain")]),
         ("results_worlds", "`rules` differs from `fixed` by {:+.1f} in area and by {:+.1f} in score at the end",
          [_more("paper", "rules", "fixed", AREA), _more("paper", "rules", "fixed")]),
-        ("results_worlds", "`fixed` is ahead of `random` by {:.1f} in area, and by {:+.1f} in score and {:+.1f} in "
+        ("results_worlds", "`fixed` by {:.1f} in area, and by {:+.1f} in score and {:+.1f} in "
          "return at the end", [_more("paper", "fixed", "random", measure) for measure in (AREA, SCORE, RETURN)]),
         ("results_worlds", "random ones give {:+.1f} where `fixed` gives {:+.1f} and `rules` {:+.1f}",
          [_more("paper", arm, "plain", AREA) for arm in ("random", "fixed", "rules")]),
         ("results_worlds", "ahead of plain PPO by an interval, by {:+.1f} in score",
          [_more("transfer_parts", "constant", "plain")]),
-        ("results_worlds", "in another shape of rollouts, `symbols-long`, it has {:.1f} and {:.1f}",
-         [alone(BEST, SCORE), alone(BEST, RETURN)]),
+        ("results_worlds", "in another shape of rollouts, `symbols-long`, it has {:.1f} and {:.1f} with the seeds of "
+         "`learners`, {:.1f} and {:.1f} with those of `ladders`",
+         [alone(BEST, SCORE), alone(BEST, RETURN),
+          *(mean(measured("ladders", measure)["plain"].values()) for measure in (SCORE, RETURN))]),
         ("results_worlds", "90% costs {:.1f} of the area under the curve",
          [_more("mixture", "share-50", "share-90", AREA)]),
         ("results_worlds", "the two iron tools make {:.1f}% of the gain in the logarithm of the score at 1.96 million "
@@ -1186,7 +1191,7 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
              learner("ppo-worlds", BEST), _more("learners", "ppo-worlds", BEST, RETURN)]),
         ("results_agent", "that is a difference of {:+.1f} in score and {:+.1f} in return, since", [
             learner(BEST, "ppo"), _more("learners", BEST, "ppo", RETURN)]),
-        ("results_learners", "a score of {:.1f} and a return of {:.1f}, has the smallest spread",
+        ("results_learners", "a score of {:.1f} and a return of {:.1f}, has the highest mean",
          [alone(BEST, SCORE), alone(BEST, RETURN)]),
         ("results_learners", "`ppo` has two seeds that end at {:.1f} and {:.1f}: its mean is {:.1f}, its interquartile "
          "mean {:.1f}", [*sorted(measured("learners", SCORE)["ppo"].values())[:2],
@@ -1199,7 +1204,15 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          "worlds is behind by {:.1f}, with memory by {:.1f}", [_more("learners", BEST, arm, RETURN)
                                                      for arm in ("ppo-worlds", "memory-worlds")]),
         ("results_learners", "{:.1f} higher than PPO with them, paired", [learner("rare", "ppo-worlds")]),
-        ("results_learners", "it is ahead over the training ({:+.1f}), and at the end it may be ({:+.1f})",
+        ("results_learners", "smallest spread; that it is better than `symbols` is not shown ({:+.1f} in score).",
+         [learner(BEST, "ppo")]),
+        ("results_learners", "that PPO gains less is not shown (a difference of {:+.1f}), and", [paired(*(
+            {seed: end - before[seed] for seed, end in after.items()} for after, before in (
+                (_by_seed(runs[f"{arm}-worlds"], "score_policy", 1), _by_seed(runs[arm], "score_policy", 1))
+                for arm in ("ad", "ppo"))))]),
+        ("results_learners", "of `symbols-long` it is not ({:+.1f}; {:+.1f})",
+         [learner("memory", BEST, "score_training"), learner("memory", BEST)]),
+        ("results_learners", "it is ahead of `symbols` over the training ({:+.1f}), and at the end it may be ({:+.1f})",
          [learner("memory", "ppo", "score_training"), learner("memory", "ppo")]),
         ("results_learners", "it is ahead by {:.1f} over the training, and by {:.1f} at the end",
          [pixel("score_training"), pixel("score_policy")])]
