@@ -1062,8 +1062,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("results_human", "PPO has {:.1f} after one million steps in the original game alone, and Achievement "
          "Distillation {:.1f} ([from", [mean(run["score_policy"] for run in pixels[key].values()).value
                                         for key in (("ppo", "{}"), ad)]),
-        ("README.md", "is {:+.1f} beside that PPO, return {:+.1f}; at four million steps {:.1f} above `symbols`, return "
-         "{:+.1f}:",
+        ("README.md", "is {:+.1f} beside that PPO, return {:+.1f}; at four million steps {:.1f} above `symbols`, "
+         "return {:+.1f}:",
          [learner("ppo-worlds", BEST), _more("learners", "ppo-worlds", BEST, RETURN),
           *(_more("transfer_4m", "steps", "plain", measure) for measure in (SCORE, RETURN))]),
         ("README.md", "learns sooner with a model's ladders: {:+.1f} in score, {:+.1f} in return after half",
