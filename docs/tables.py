@@ -1210,6 +1210,10 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
             {seed: end - before[seed] for seed, end in after.items()} for after, before in (
                 (_by_seed(runs[f"{arm}-worlds"], "score_policy", 1), _by_seed(runs[arm], "score_policy", 1))
                 for arm in ("ad", "ppo"))))]),
+        ("results_learners", "of `symbols-long` it ends at {:.1f} with a return of {:.1f} on", [
+            mean(one[which] for one in read_jsonl(BENCHMARKS / "agent_tuning.jsonl")
+                 if one.get("learner") == "ppo-memory" and one["preset"] == "symbols-long")
+            for which in ("score_policy", "return_policy")]),
         ("results_learners", "of `symbols-long` it is not ({:+.1f}; {:+.1f})",
          [learner("memory", BEST, "score_training"), learner("memory", BEST)]),
         ("results_learners", "it is ahead of `symbols` over the training ({:+.1f}), and at the end it may be ({:+.1f})",
