@@ -518,7 +518,7 @@ def reads_measurement(self: RunFolder, cycle: str) -> bool:
 
 @patch
 def reported(self: RunFolder, cycle: str) -> Evaluation | None:
-    "Return what a designer reads of the original game after a cycle: a measurement, or training episodes; None: nothing."
+    "Return what a designer reads of the original game after a cycle, measured or trained in; None: nothing."
     return self.evaluation(cycle) if self.reads_measurement(cycle) else self.last_trained(cycle)
 
 
