@@ -48,6 +48,10 @@ ARMS = {      # what they are, in words
         "none": "no rates in the prompt",
         "placebo": "those of another run",
         "rates": "those of this run"},
+    "counted": {
+        "plain": "none, PPO in the original game alone",
+        "rules": "the designer of that name reads measurements, which are beside the budget",
+        "rules_training": "it reads training episodes; every step is counted"},
     "mixture": {
         **{f"share-{share}": f"{share}% of each cycle's steps in designed worlds, then a million steps without"
            for share in (10, 25, 50, 75, 90)},
@@ -1168,6 +1172,10 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          "`learners`, {:.1f} and {:.1f} with those of `ladders`",
          [alone(BEST, SCORE), alone(BEST, RETURN),
           *(mean(measured("ladders", measure)["plain"].values()) for measure in (SCORE, RETURN))]),
+        ("results_worlds", "rules that read training episodes are ahead of plain PPO by {:+.1f} in area,",
+         [_more("counted", "rules_training", "plain", AREA)]),
+        ("results_worlds", "between the two is {:+.1f} in area, {:+.1f} in score and {:+.1f} in return",
+         [_more("counted", "rules_training", "rules", measure) for measure in (AREA, SCORE, RETURN)]),
         ("results_worlds", "90% costs {:.1f} of the area under the curve",
          [_more("mixture", "share-50", "share-90", AREA)]),
         ("results_worlds", "the two iron tools make {:.1f}% of the gain in the logarithm of the score at 1.96 million "
