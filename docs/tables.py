@@ -1046,8 +1046,9 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("README.md", "beside the best plain PPO: score {:.1f}, {:+.1f}, return {:+.1f};",
          [_end("ladders", "once"), *ladders("once", "plain")]),
         ("README.md", "has {:.1f} (return {:.1f}) at ten million steps with a person's ladders, two seeds without: "
-         "{:.1f}, {:.1f}; human", [_end("human", "rare_hand"), mean(measured("human", RETURN)["rare_hand"].values()).value,
-                          *measured("human", SCORE)["rare"].values()]),
+         "{:.1f}, {:.1f}; human",
+         [_end("human", "rare_hand"), mean(measured("human", RETURN)["rare_hand"].values()).value,
+          *measured("human", SCORE)["rare"].values()]),
         ("results_human", "these two seeds end at {:.1f} and {:.1f}:", [*measured("human", SCORE)["rare"].values()]),
         ("human", "ten seeds have {:.1f} after four million steps",
          [mean(sorted(_after("rare_hand", "scores").items())[2][1])]),
