@@ -36,9 +36,10 @@ from records import KEPT, RECORDS, names, opened, report, unpack  # noqa: E402, 
 from sleep import bound  # noqa: E402
 
 PAGES = (ROOT / "README.md", RECORDS / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")))
+PLAIN = "none, PPO in the original game alone"
 ARMS = {      # what they are, in words
     "paper": {
-        "plain": "none, PPO in the original game alone",
+        "plain": PLAIN,
         "fixed": "four of one reply of a language model, in every cycle",
         "easy_to_hard": "practice worlds in a fixed order",
         "adversarial": "of 16 random worlds the four that the agent is worst in",
@@ -49,7 +50,7 @@ ARMS = {      # what they are, in words
         "placebo": "those of another run",
         "rates": "those of this run"},
     "counted": {
-        "plain": "none, PPO in the original game alone",
+        "plain": PLAIN,
         "rules": "the designer of that name reads measurements, which are beside the budget",
         "rules_training": "it reads training episodes; every step is counted"},
     "mixture": {
@@ -63,7 +64,7 @@ ARMS = {      # what they are, in words
         "alike": "any achievement is imitated, each alike, instead of rare ones",
         "rnd": "the reward for novelty is the error of random network distillation"},
     "transfer_parts": {
-        "plain": "none, PPO in the original game alone",
+        "plain": PLAIN,
         "rules": "the designer of that name, in phases",
         "short": "the same in episodes of 128 steps",
         "aimed": "written by hand at what was missing, short and with a goal, in phases",
@@ -76,7 +77,7 @@ ARMS = {      # what they are, in words
         "frontier_constant": "the same in a quarter of the games, to the last step",
         "missing": "and what was missing there is given at the start"},
     "transfer": {
-        "plain": "none, PPO in the original game alone",
+        "plain": PLAIN,
         "rules": "the designer of that name, in phases",
         "frontier": "starts from moments of the agent's own episodes, in a quarter of the games",
         "together": "what was missing is given there, worlds are tried out, and chosen by what can be learned",
@@ -94,12 +95,12 @@ ARMS["walker"] = {
 DESIGNERS = ARMS["paper"] | {      # those of the benchmark
     "hand": "ladders that a person wrote",
     "domain_randomisation": "random worlds, drawn by the curriculum",
-    "fixed": "four of one reply of a language model, in every cycle; five such replies"}
+    "fixed": f"{ARMS['paper']['fixed']}; five such replies"}
 ARMS["published"] = DESIGNERS | {
     "model": "of a language model that gets the success rates",
     "model_without": "of the same model, asked as often, without them"}
 LADDERS = {      # the arms of the experiment `ladders`
-    "plain": "none, PPO in the original game alone",
+    "plain": PLAIN,
     "hand": "written by a person",
     "once": "written by a language model before the training",
     "corrected": "corrected by it three times",
@@ -406,7 +407,7 @@ def _screened() -> dict[str, dict[int, dict[str, Any]]]:     # what was changed 
         shape = record["preset"], record["steps"]
         if learner == "ppo-rare" and shape == ("symbols-long", 1_961_984) and record["seed"] < 5:
             found[changes][record["seed"]] = record
-    return found
+    return dict(found)
 
 
 def _changed(changes: str, which: str) -> dict[int, float]:
@@ -1004,6 +1005,7 @@ def _end(name: str, arm: str) -> float:
 
 
 @cache
+@cache
 def quotes() -> list[tuple[str, str, list[Any]]]:
     "The numbers in sentences: page, the words around them, and what they are."
     runs = json.loads((BENCHMARKS / "learners.json").read_text())
@@ -1047,7 +1049,7 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [_end("ladders", "once"), *ladders("once", "plain")]),
         ("README.md", "has {:.1f} (return {:.1f}) at ten million steps with a person's ladders, two seeds without: "
          "{:.1f}, {:.1f}; human",
-         [_end("human", "rare_hand"), mean(measured("human", RETURN)["rare_hand"].values()).value,
+         [_end("human", "rare_hand"), alone("rare_hand", RETURN, "human").value,
           *measured("human", SCORE)["rare"].values()]),
         ("results_human", "these two seeds end at {:.1f} and {:.1f}:", [*measured("human", SCORE)["rare"].values()]),
         ("human", "ten seeds have {:.1f} after four million steps",
@@ -1173,8 +1175,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [_more("transfer_parts", "constant", "plain")]),
         ("results_worlds", "in another shape of rollouts, `symbols-long`, it has {:.1f} and {:.1f} with the seeds of "
          "`learners`, {:.1f} and {:.1f} with those of `ladders`",
-         [alone(BEST, SCORE), alone(BEST, RETURN),
-          *(mean(measured("ladders", measure)["plain"].values()) for measure in (SCORE, RETURN))]),
+         [alone(arm, measure, name) for arm, name in ((BEST, "learners"), ("plain", "ladders"))
+          for measure in (SCORE, RETURN)]),
         ("results_worlds", "rules that read training episodes are ahead of plain PPO by {:+.1f} in area,",
          [_more("counted", "rules_training", "plain", AREA)]),
         ("results_worlds", "between the two is {:+.1f} in area, {:+.1f} in score and {:+.1f} in return",
