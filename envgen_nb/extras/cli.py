@@ -411,9 +411,10 @@ def _benchmark(args: argparse.Namespace) -> int:
 # %% ../../nbs/extras/07_cli.ipynb #d30eaff2
 def _entry(args: argparse.Namespace, known: dict[str, Any]) -> tuple[Any, str]:
     "Return the folder in which the designer of a command line is played, and the name of its arm."
-    from envgen_nb.cycle.settings import asked_servers, load_settings
-    from envgen_nb.experiment.batch import find_notebook, read_parameters
-    from envgen_nb.experiment.benchmark import open_benchmark, protocol, read_record
+    from envgen_nb.cycle.settings import load_settings
+    from envgen_nb.experiment.batch import find_notebook, notebook_parameters, parse_parameters
+    from envgen_nb.experiment.benchmark import open_benchmark, protocol, read_record, seeds_of
+    from envgen_nb.experiment.file import map_texts
     given, file = args.designer, Path(args.designer).expanduser()
     if file.is_file() or given in known and given not in protocol().arms:
         record = known.get(given) or (read_record(file) if file.suffix == ".jsonl" else None)
@@ -421,9 +422,10 @@ def _entry(args: argparse.Namespace, known: dict[str, Any]) -> tuple[Any, str]:
         return open_benchmark(record or file, name, args.folder), name
     if given in protocol().arms and not args.parameter and not args.name:
         return open_benchmark(given, given, args.folder), given
-    written = read_parameters(find_notebook(), [("designer", given), *args.parameter],
-                              lambda settings: _consent(asked_servers(settings), args.trust))
-    options = load_settings(**written).designer_options         # with those of settings.ini
+    notebook = find_notebook()
+    written = parse_parameters([("designer", given), *args.parameter], notebook_parameters(notebook), notebook.name)
+    first = map_texts(written, lambda text: protocol().fill(text, seeds_of(args.full)[0]))
+    options = load_settings(**first).designer_options | written.get("designer_options", {})     # with settings.ini's
     name = args.name or re.sub(r"[^\w.-]+", "-", str(options.get("model") or given))
     folder = open_benchmark(written | {"designer_options": options}, name, args.folder)
     if given == "manual":
