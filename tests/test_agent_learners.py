@@ -2,16 +2,19 @@
 
 import contextlib
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 from device import DEVICE
+from gymnasium.vector import AutoresetMode
 from states import same
 
 from envgen_nb.agent.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from envgen_nb.agent.clips import record
 from envgen_nb.agent.evaluate import evaluate
 from envgen_nb.agent.learner import learners
+from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer
 from envgen_nb.curriculum import EnvGen
@@ -176,3 +179,46 @@ def test_a_preset_that_was_saved_before_a_number_was_thought_of_fits():
     assert same(other.policy.state_dict(), learner.policy.state_dict())
     with pytest.raises(CheckpointError, match="memory 8 there and 9 here"):
         start("ppo-memory", memory=9).learner.load_state_dict(start("ppo-memory").learner.state_dict())
+
+
+def test_a_state_from_a_gpu_goes_on_like_one_from_here():
+    """There convolutions and what Adam keeps of them are `channels_last`; the numbers are the same."""
+    preset = get_preset("paper", hidden=(16,), channels=(8, 8), num_envs=4, rollout_steps=8, epochs=1, minibatches=2)
+    straight, moved = start("ppo", preset), start("ppo", preset)
+    straight.rollout()
+    state = straight.learner.state_dict()
+    strides = set()
+    for kept in state["optimizer"]["state"].values():
+        for name in ("exp_avg", "exp_avg_sq"):
+            if kept[name].dim() == 4:
+                kept[name] = kept[name].contiguous(memory_format=torch.channels_last)
+                strides.add(kept[name].stride() == kept[name].contiguous().stride())
+    assert False in strides
+    moved.learner.load_state_dict(state)
+    rollout = straight.kept
+    assert straight.learner.learn(rollout) == moved.learner.learn(rollout)
+    assert same(straight.learner.policy.state_dict(), moved.learner.policy.state_dict())
+
+
+def test_a_clip_ends_with_the_episode_and_leaves_the_step_limit_as_it_is():
+    pytest.importorskip("minigrid")
+    game = get_simulator("minigrid")
+    with contextlib.closing(game.make_vec(num_envs=1)) as venv:
+        limit = venv.lengths[0]
+    lengths = [record(game, seed=seed, steps=steps).length for seed in range(3) for steps in (7, 2 * limit)]
+    assert 7 in lengths and max(lengths) == limit
+
+
+def test_what_only_a_game_of_the_kit_can_do_is_said():
+    venv = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync",
+                              vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP})
+    preset = get_preset("vector", num_envs=2, rollout_steps=8, minibatches=2)
+    learner = PPO(preset, venv.single_observation_space, venv.single_action_space, 0)
+    trainer = Trainer(learner, venv)
+    trainer.rollout()
+    with pytest.raises(ValueError, match="only a game of the kit can be saved"):
+        trainer.state_dict()
+    with pytest.raises(ValueError, match="only a game of the kit"):
+        evaluate(learner, venv, 1, 0)
+    with pytest.raises(ValueError, match="prediction_coef needs observations with finite bounds"):
+        PPO(preset.replace(prediction_coef=1.0), venv.single_observation_space, venv.single_action_space, 0)

@@ -220,6 +220,15 @@ class Plain(nn.Module):
         return self.layers(obs["grid"].float())
 
 
+class Narrow(Plain):
+    def initialise(self, generator):
+        nn.init.orthogonal_(self.layers[1].weight, generator=generator)
+        nn.init.zeros_(self.layers[1].bias)
+
+    def forward(self, obs, dtype):
+        return self.layers(obs["grid"].float())[:, :7]
+
+
 class Half(Plain):
     def initialise(self, generator):
         nn.init.orthogonal_(self.layers[1].weight, generator=generator)
@@ -261,6 +270,11 @@ def test_an_encoder_of_ones_own_learns_and_follows_from_the_seed(name, my_kit):
 def test_weights_that_were_not_initialised_are_refused_by_name(name, which, bf16, my_kit):
     with pytest.raises(ValueError, match=f"network: {which} was not initialised.*initialise"):
         learned(name, bf16=bf16)
+
+
+def test_an_encoder_of_another_width_is_named(my_kit):
+    with pytest.raises(ValueError, match=r"encoder my_kit:Narrow returns features of shape \(8, 7\).*\(B, 24\)"):
+        learned("my_kit:Narrow")
 
 
 def test_a_run_with_an_encoder_of_ones_own(my_kit, tmp_path):

@@ -12,7 +12,7 @@ from envgen_nb.agent.learner import learners, make_rollout, tree_map
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer
 from envgen_nb.curriculum import EnvGen
-from envgen_nb.extras.rare import Examples
+from envgen_nb.extras.rare import Examples, observations_after
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.simulators.crafter.symbols import THINGS, present
 
@@ -166,3 +166,51 @@ def test_a_state_from_before_kinds_of_episodes_were_counted_is_read():
     assert same(other.learner.policy.state_dict(), trainer.learner.policy.state_dict())
     assert same(other.learner.examples.state_dict(), start(CRAFTER).learner.examples.state_dict())
     other.rollout()
+
+
+def test_on_a_gpu_examples_come_to_the_cpu():
+    "What the learner has made is on its device; the environment's arrays are not."
+    rollout = make_rollout(3, 2, CRAFTER.make_vec(num_envs=2, obs="symbols").single_observation_space)
+    rollout.next_obs = {name: value[0].numpy() for name, value in rollout.obs.items()}
+    rollout.obs = tree_map(OnAnotherDevice, rollout.obs)
+    found = observations_after(rollout)
+    assert all(type(value) is torch.Tensor and len(value) == 3 for value in found.values())
+
+
+class OnAnotherDevice(torch.Tensor):
+    "A tensor that can be used with others only after `cpu`."
+
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), named=None):
+        if function is torch.Tensor.cpu:
+            return arguments[0].as_subclass(torch.Tensor)
+        if function in (torch.cat, torch.Tensor.copy_):
+            raise RuntimeError("Expected all tensors to be on the same device")
+        return super().__torch_function__(function, types, arguments, named or {})
+
+
+def test_episodes_without_an_objective_do_not_count_for_its_rate():
+    """Of two objectives the second is there in every fourth episode, and always reached."""
+    examples = Examples(2, 4, CRAFTER.make_vec(num_envs=1, obs="symbols").single_observation_space)
+    rollout = make_rollout(600, 4, CRAFTER.make_vec(num_envs=1, obs="symbols").single_observation_space)
+    rollout.terminated[:] = True
+    rollout.next_obs = tree_map(lambda value: value[0], rollout.obs)
+    possible = torch.tensor([[True, False], [True, False], [True, False], [True, True]]).expand(600, 4, 2)
+    rollout.extras = {"unlocked": possible & torch.tensor([False, True]), "possible": possible}
+    examples.add(rollout, torch.ones(4, dtype=torch.bool))
+    assert examples.rate[0].tolist() == pytest.approx([0, 1 - (1 - 1 / 500) ** 600], abs=1e-4)
+    rollout.extras.pop("possible")
+    whole = Examples(2, 4, CRAFTER.make_vec(num_envs=1, obs="symbols").single_observation_space)
+    whole.add(rollout, torch.ones(4, dtype=torch.bool))
+    assert whole.rate[0, 1] < 0.3
+
+
+def test_a_game_that_says_what_is_possible():
+    trainer, ended, lacked = start(MINIGRID), 0, 0
+    for _ in range(6):
+        trainer.rollout()
+        kept = trainer.kept
+        over = kept.terminated | kept.truncated
+        assert not (kept.unlocked & ~kept.possible)[over].any()
+        ended, lacked = ended + int(over.sum()), lacked + int((~kept.possible)[over].sum())
+    assert ended > 3 and lacked

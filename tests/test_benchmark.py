@@ -91,8 +91,8 @@ def test_from_a_designer_to_a_record_and_back(tiny, tmp_path, monkeypatch, capsy
     assert again["settings"]["designer"] == "replay"
     assert all(again[name] == record.runs[600]["summary"][name] for name in ("scores", "returns", "curve", "success"))
     files = json.dumps({"files": str(tmp_path / "mine" / "mine" / "seed-{seed}")})
-    assert main(["benchmark", "replay", "-p", "bottleneck", "true", "-p", "designer_options", files, "--name", "repeated",
-                 "--folder", "repeated"]) == 0
+    assert main(["benchmark", "replay", "-p", "bottleneck", "true", "-p", "designer_options", files,
+                 "--name", "repeated", "--folder", "repeated"]) == 0
     assert json.loads((tmp_path / "repeated" / "repeated" / "seed-600.json").read_text())["scores"] == again["scores"]
 
     assert main(["benchmark", "rules", "-p", "num_cycles", "8", "--name", "longer"]) == 2

@@ -24,7 +24,7 @@ from envgen_nb.cycle.runs import load_agent
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.design import BudgetError
 from envgen_nb.designer.teacher import FromTable, Question, Shuffled, Table, TeacherError, read_answers, teachers
-from envgen_nb.extras.taught import TaughtOptions, imitation_loss, make_teacher, teaching
+from envgen_nb.extras.taught import Opinions, TaughtOptions, imitation_loss, make_teacher, teaching
 from envgen_nb.game.files import read_jsonl
 from envgen_nb.game.simulator import get_simulator
 
@@ -87,6 +87,29 @@ def test_tables_are_checked(tmp_path):
         (tmp_path / "wrong.json").write_text(path.read_text().replace(old, new, 1))
         with pytest.raises(TeacherError, match=re.escape(said)):
             Table.load(tmp_path / "wrong.json")
+
+
+class Stops(teachers.find("uniform")):
+    "Answers two questions at a time, and fails at the third batch."
+    BATCH, batches = 2, 0
+
+    def answer(self, asked, check):
+        self.batches += 1
+        if self.batches == 3:
+            raise TeacherError("no connection")
+        return {one: {"a": 1 / 3, "b": 2 / 3} for one in asked}
+
+
+def test_answers_are_kept_batch_by_batch_and_digit_by_digit(tmp_path):
+    pytest.importorskip("minigrid")
+    opinions, asked = Opinions(get_simulator("minigrid").text("symbols")), [
+        Question(f"You see {k} doors.", ("a", "b")) for k in range(7)]
+    opinions.open(Stops(), tmp_path)
+    opinions.new = dict.fromkeys(asked)
+    with pytest.raises(TeacherError, match="no connection"):
+        opinions.ask(None)
+    table = Table.load(tmp_path / "table.json")
+    assert list(table.answers) == asked[:4] and table.answers[asked[0]] == {"a": 1 / 3, "b": 2 / 3}
 
 
 @pytest.mark.parametrize(("options", "said"), [

@@ -61,20 +61,20 @@ def record(
 ) -> Recording:
     "Record one episode with a picture of each step; the agent learns nothing and is left as it was."
     obs = agent.preset.obs if agent else simulator.observations[0]
-    venv = simulator.make_vec([world], num_envs=1, seed=[seed], obs=obs, episodes=1, length=steps)
+    venv = simulator.make_vec([world], num_envs=1, seed=[seed], obs=obs, episodes=1)
     random, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     (observation, infos), carry = venv.reset(), agent.start(1) if agent else {}
     possible = np.ones(len(simulator.objectives), bool) if venv.possible is None else venv.possible[0].copy()
     frames, seen, actions, rewards, chances, values, when = [], [], [], [], [], [], {}
     with _one_thread():
-        while "results" not in infos:
+        while "results" not in infos and len(frames) < steps:
             frames.append(venv.render()[0].copy())
             seen.append(tree_index(observation, 0))
             if agent:
                 chances.append(agent.probabilities(observation, carry) if tell else None)
                 drawn, carry, extras = agent.act(observation, carry, generator)
                 action = agent.env_actions(drawn)
-                values.append(extras.get("values"))
+                values.append(extras["values"].clone() if "values" in extras else None)    # a GPU's graph reuses it
             else:
                 action = random_actions(simulator.action_space, (1,), random)
             observation, reward, _, _, infos = venv.step(action)

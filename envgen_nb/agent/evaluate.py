@@ -17,6 +17,7 @@ from fastcore.basics import patch
 from gymnasium.vector import VectorEnv
 
 from .learner import Learner
+from ..game.vector import GameVectorEnv
 
 # %% ../../nbs/3_agent/13_evaluate.ipynb #0acdaf25
 def marked(indices: list[list[int]], objectives: int) -> np.ndarray:
@@ -82,12 +83,6 @@ def success(self: Evaluation) -> np.ndarray:
     achieved, had = (array.reshape(self.runs, -1, array.shape[1]).sum(1)
                      for array in (self.unlocked, self.possible))
     return np.where(had, 100 * achieved / np.maximum(had, 1), np.nan)
-
-
-@patch(as_prop=True)
-def had(self: Evaluation) -> np.ndarray:
-    "(objectives,) int: how many episodes had each objective."
-    return self.possible.sum(0)
 
 
 @patch
@@ -192,6 +187,8 @@ def evaluate(
     watch: Watch | None = None,                            # counts conditions before each step
 ) -> Evaluation | None:  # None if the callback returned True, which stops it
     "Play one episode in each sub-environment and return the results; the learner does not change."
+    if not isinstance(venv.unwrapped, GameVectorEnv):
+        raise ValueError(f"only a game of the kit says what an episode's results are, not {venv}")
     if runs < 1 or venv.num_envs % runs:
         raise ValueError(f"{venv.num_envs} sub-environments cannot be divided into {runs} equal runs")
     generator = torch.Generator().manual_seed(seed)

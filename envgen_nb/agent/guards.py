@@ -58,11 +58,12 @@ def memory_of(preset: Preset, device: torch.device | str) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:        # torch's own error on a GPU is a RuntimeError
         if not isinstance(error, (MemoryError, torch.OutOfMemoryError)) and "can't allocate memory" not in str(error):
             raise
+        first, *_ = *str(error).splitlines(), type(error).__name__
         raise OutOfMemory(
             f"{device} has too little memory for the preset {preset.name!r}: rollouts of {preset.num_envs} × "
             f"{preset.algorithm.rollout_steps} steps and minibatches of "
             f"{preset.batch // preset.algorithm.minibatches}. Lower num_envs or rollout_steps, raise minibatches, or "
-            f"take a smaller preset. ({str(error).splitlines()[0][:200]})"
+            f"take a smaller preset. ({first[:200]})"
         ) from error
 
 # %% ../../nbs/3_agent/06_guards.ipynb #345e3ab9

@@ -43,8 +43,8 @@ class Truncation(NamedTuple):
 
 @dataclass
 class Rollout:
-    "T steps of N sub-environments; obs, extras and carry on the learner's device."
-    obs: Tensor | dict[str, Tensor]  # (T, N, …) as the environment gives them
+    "T steps of N sub-environments; what the learner has made is on its device, what the environment has on the CPU."
+    obs: Tensor | dict[str, Tensor]  # (T, N, …) as the environment gives them, on the learner's device
     actions: Tensor                  # (T, N) int64; continuous ones (T, N, A) float32, before they are clipped
     rewards: Tensor                  # (T, N) float32
     terminated: Tensor               # (T, N) bool, the game ended in this step
@@ -65,6 +65,12 @@ class Rollout:
     def designed(self) -> Tensor:
         "Return which steps were in designed worlds, (T, N) bool on the CPU; none if the environment does not say it."
         return self.extras.get("designed", torch.zeros(self.rewards.shape, dtype=torch.bool))
+
+    @property
+    def possible(self) -> Tensor:
+        """Return which objectives there were in the episodes that ended with each step, (T, N, objectives) bool on the
+        CPU; all if the environment does not say it. Where no episode ended it means nothing."""
+        return self.extras.get("possible", torch.ones_like(self.unlocked))
 
     def keep(self, t: int, extras: dict[str, Tensor]) -> None:
         "Copy the extras of a step."

@@ -342,7 +342,7 @@ class Policy(nn.Module):
     ):
         super().__init__()
         outputs, continuous = num_outputs(action_space), isinstance(action_space, spaces.Box)
-        self.bf16 = network.bf16
+        self.network, self.bf16 = network, network.bf16
         with torch.device("meta"):
             self.encoder = encoders.find(network.encoder)(observation_space, network)
             if network.normalize_obs:
@@ -390,8 +390,12 @@ def forward(
 
 @patch
 def features(self: Policy, obs: Tensor | dict[str, Tensor]) -> Tensor:
-    "Return the features of a batch that the heads read, (B, F) float32."
-    return self.encoder(obs, self.dtype).float()
+    "Return the features of a batch that the heads read, (B, F) float32; `ValueError` if the encoder has other ones."
+    found, width = self.encoder(obs, self.dtype).float(), self.network.hidden[-1]
+    if found.dim() != 2 or found.shape[1] != width:
+        raise ValueError(f"the encoder {self.network.encoder} returns features of shape {tuple(found.shape)}, and has "
+                         f"to return (B, {width}): the last number of `hidden`")
+    return found
 
 
 @patch

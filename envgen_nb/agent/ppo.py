@@ -109,7 +109,7 @@ def minibatches(
 
 # %% ../../nbs/3_agent/04_ppo.ipynb #56e9cb47
 def train(
-    env: VectorEnv,          # N sub-environments, with AutoresetMode.SAME_STEP
+    env: VectorEnv,          # N sub-environments of a game, or a `PlainVectorEnv`, with AutoresetMode.SAME_STEP
     policy: Policy,          # on the CPU
     algorithm: Algorithm,    # the numbers of PPO
     rollouts: int,           # how many times it plays and learns

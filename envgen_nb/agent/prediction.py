@@ -28,8 +28,11 @@ class Numbers(nn.Module):
     def __init__(self, space: spaces.Box):
         super().__init__()
         self.space, shape = space, space.shape
+        if len(shape) < 2 and not (np.isfinite(space.high) & (space.high > 0)).all():
+            raise ValueError(f"prediction_coef needs observations with finite bounds above 0, not {space.high}: set "
+                             "it to 0")
         self.ids = int(space.high.max()) + 1 if len(shape) == 2 else 0
-        self.count = (3 * math.ceil(shape[0] / _SQUARE) * math.ceil(shape[1] / _SQUARE) if len(shape) == 3 else
+        self.count = (shape[2] * math.ceil(shape[0] / _SQUARE) * math.ceil(shape[1] / _SQUARE) if len(shape) == 3 else
                       math.prod(shape) * (self.ids if len(shape) == 2 else 1))
         self.register_buffer("largest", torch.empty(self.count if len(shape) < 2 else 0), persistent=False)
 

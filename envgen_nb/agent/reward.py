@@ -64,7 +64,7 @@ class RewardCalls:
     def __call__(
         self,
         obs: Any,                # N observations before the step
-        actions: np.ndarray,     # (N,)
+        actions: np.ndarray,     # (N,); continuous ones (N, A)
         result: tuple,           # what `venv.step(actions)` returned
     ) -> np.ndarray:             # (N,) float32
         "Return the rewards of a step; `RewardError` if these are not N finite float32 numbers."

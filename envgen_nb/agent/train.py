@@ -104,6 +104,8 @@ def play(
         if "results" in infos:
             ended.append(episodes_of(infos["results"], infos["_results"]))
             achieved = np.where(infos["_results"][:, None], infos["results"]["unlocked"], unlocked)
+            if "possible" in infos["results"]:
+                rollout.keep(t, {"possible": torch.from_numpy(infos["results"]["possible"])})
             designed = in_designed_world(venv)
         if unlocked is not None:
             rollout.keep(t, {"unlocked": torch.from_numpy(achieved)})
@@ -230,7 +232,10 @@ def _as_tensor(state: bytes) -> Tensor:
 
 @patch
 def state_dict(self: Trainer) -> dict[str, Any]:
-    "Return all that is needed to go on after a rollout: tensors and plain data."
+    "Return all that is needed to go on after a rollout: tensors and plain data. `ValueError` if it cannot be saved."
+    if not isinstance(self.venv.unwrapped, GameVectorEnv):
+        raise ValueError("only a game of the kit can be saved, not an environment of Gymnasium; `learner.state_dict()` "
+                         "is the agent alone")
     return {"learner": self.learner.state_dict(), "carry": {name: value.clone() for name, value in self.carry.items()},
             "venv": None if self.obs is None else [_as_tensor(state) for state in self.venv.get_state()],
             "memory": _as_tensor(self.venv.get_memory()),
@@ -250,6 +255,8 @@ def load_state_dict(self: Trainer, state: dict[str, Any]) -> None:
         self.venv.set_memory(bytes(state["memory"].numpy()))
     if state["venv"] is not None:
         self.obs = self.venv.set_state([bytes(saved.numpy()) for saved in state["venv"]])
+        if not self.venv.exact_states:                       # new episodes have begun
+            self.carry = self.learner.restart(self.carry, torch.ones(self.venv.num_envs, dtype=torch.bool))
 
 # %% ../../nbs/3_agent/12_train.ipynb #1d5a374c
 def train(

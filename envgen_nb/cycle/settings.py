@@ -281,14 +281,17 @@ def new_curriculum(settings: RunSettings, seed: int) -> Curriculum:
 def _check_room(settings: RunSettings) -> None:
     "A `ValueError` if there are more worlds than sub-environments to play them, or they would not be played at all."
     curriculum = new_curriculum(settings, settings.seed)
+    places = curriculum.places()
     if settings.design == "ladders" and type(curriculum).climb is Curriculum.climb:
         raise ValueError(f"design: the curriculum {settings.curriculum} knows no ladders: set curriculum = ladder")
     if not curriculum.designed:
         if designers.find(settings.designer).designs_worlds:
             raise ValueError(f"designer: the curriculum {settings.curriculum} plays random worlds and no others, so "
                              "no designer is needed: set the designer to none")
+        if settings.llm_steps and not places:
+            raise ValueError(f"mixture_ratio: {settings.mixture_ratio:g} of {settings.preset}'s sub-environments is "
+                             "none, so no random world would be played")
         return
-    places = curriculum.places()
     if settings.llm_steps and settings.num_worlds > places:
         raise ValueError(f"num_worlds: {settings.num_worlds} worlds do not fit into the {places} sub-environments in "
                          f"which {settings.preset} trains in designed worlds")

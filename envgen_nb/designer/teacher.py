@@ -77,7 +77,7 @@ class Table:
     def save(self, path: str | Path) -> None:
         "Write the table as JSON, one entry for each question."
         entries = [{"situation": question.situation, "options": list(question.options),
-                    "probabilities": answer and {name: round(p, 6) for name, p in answer.items()}}
+                    "probabilities": answer}
                    for question, answer in self.answers.items()]
         write_json(path, {"format": "envgen_nb teacher", "answers": entries})
 
@@ -167,6 +167,7 @@ def read_answers(
 class Teacher(ABC):
     "Answers questions; it holds no state but what it has spent."
     usage: Usage = NO_USAGE
+    BATCH = 1000                      # questions that it is given at once, at most
 
     @abstractmethod
     def answer(
@@ -242,12 +243,8 @@ class ModelTeacher(Teacher):
         return self.calls.usage
 
     def answer(self, asked: Sequence[Question], check: Callable[[], None]) -> dict[Question, Answer]:
-        found: dict[Question, Answer] = dict.fromkeys(asked)
-        for begin in range(0, len(asked), self.BATCH):
-            batch = asked[begin:begin + self.BATCH]
-            rounds = [self._ask(batch, check) for _ in range(self.samples or 1)]
-            found |= {one: mean_answer([answers.get(one) for answers in rounds], bool(self.samples)) for one in batch}
-        return found
+        rounds = [self._ask(asked, check) for _ in range(self.samples or 1)]
+        return {one: mean_answer([answers.get(one) for answers in rounds], bool(self.samples)) for one in asked}
 
     def _ask(self, batch: Sequence[Question], check: Callable[[], None]) -> dict[Question, Answer]:
         "Ask for a batch once; return the answers that are right after the last attempt: the others have no opinion."

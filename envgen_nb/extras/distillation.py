@@ -34,9 +34,7 @@ class AchievementPolicy(Policy):
     def between(self, network: Network) -> int:
         return 2 * network.hidden[-1]
 
-    def encode(self, obs: Any) -> Tensor:
-        "φ of observations, (B, F) float32."
-        return self.encoder(obs, self.dtype).float()
+    encode = Policy.features        # φ of observations, (B, F) float32
 
     def features(self, obs: dict[str, Any]) -> Tensor:
         return torch.cat([self.encode(obs["obs"]), obs["memory"]], 1)

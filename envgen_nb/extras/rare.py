@@ -38,12 +38,11 @@ def averaged(
     old: Tensor,        # (2, P): of episodes in the original game, and of those in designed worlds
     episodes: Tensor,   # (E, P) bool, of episodes that have just ended
     designed: Tensor,   # (E,) bool, which of them were in designed worlds
+    possible: Tensor,   # (E, P) bool, in which it could happen at all; the others do not count
 ) -> Tensor:            # (2, P)
     "Update the shares of the latest episodes of each kind in which something happened."
-    if not len(episodes):
-        return old
-    counts = torch.stack([(~designed).sum(), designed.sum()])[:, None]                       # of each kind
-    sums = torch.stack([episodes[~designed].sum(0), episodes[designed].sum(0)]).float()
+    counts, sums = (torch.stack([which[~designed].sum(0), which[designed].sum(0)]).float()
+                    for which in (possible, episodes & possible))
     kept = (1 - 1 / EPISODES) ** counts
     return kept * old + (1 - kept) * sums / counts.clamp(min=1)
 
@@ -70,7 +69,9 @@ class Pairs:
         for t, ended in enumerate(over):
             new = together[t + 1] & ~self.met & ~ended[:, None]
             found[t] = (new * (1 - self.share).square()[designed[t].long()]).sum(1)
-            self.share = averaged(self.share, self.met[ended], designed[t, ended])
+            if ended.any():
+                met = self.met[ended]
+                self.share = averaged(self.share, met, designed[t, ended], torch.ones_like(met))
             self.met = torch.where(ended[:, None], together[t + 1], self.met | together[t + 1])
         return found
 
@@ -119,9 +120,8 @@ class RND(nn.Module):
 # %% ../../nbs/extras/03_rare.ipynb #a6eb8c9e
 def observations_after(rollout: Rollout) -> Any:
     "Return the observation after each step, (T, N, …) on the CPU; the last one of a truncated episode; else the next."
-    found = tree_map(Tensor.cpu, tree_concat([
-        tree_index(rollout.obs, slice(1, None)),
-        tree_map(lambda value: torch.as_tensor(value, device=rollout.actions.device)[None], rollout.next_obs)]))
+    found = tree_concat([tree_map(Tensor.cpu, tree_index(rollout.obs, slice(1, None))),
+                         tree_map(lambda value: torch.as_tensor(value)[None], rollout.next_obs)])
     for step, rows, obs, _ in rollout.truncations:
         for k, n in enumerate(rows.tolist()):
             tree_copy_(tree_index(found, (step, n)), tree_index(obs, k))
@@ -191,7 +191,8 @@ def add(
             length = min(int(self.age[n]), self.LENGTH)
             self._keep(int(self.strata[kinds[n], objective]), tree_index(window, (slice(end - length, end), n)),
                        tree_index(after, (t, n)), ~rollout.terminated[t, n])
-        self.rate = averaged(self.rate, unlocked[t][ended], designed[t][ended])
+        if ended.any():
+            self.rate = averaged(self.rate, unlocked[t][ended], designed[t][ended], rollout.possible[t][ended])
         self.age = self.age * ~ended
     self.achieved = unlocked[-1] & ~over[-1][:, None]
     self.recent = tree_map(lambda value: value[len(over):].clone(), window)

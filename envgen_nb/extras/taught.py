@@ -137,8 +137,9 @@ class Opinions:
         if self.teacher is None:
             raise RuntimeError("the teacher keeps its answers in a folder: call open_folder(FOLDER) before training")
         asked, self.new = list(self.new), {}
-        if missing := [one for one in asked if one not in self.table.answers]:
-            self.table.answers |= self.teacher.answer(missing, check)
+        missing, many = [one for one in asked if one not in self.table.answers], self.teacher.BATCH
+        for begin in range(0, len(missing), many):             # what was answered is kept if the next one fails
+            self.table.answers |= self.teacher.answer(missing[begin:begin + many], check)
             self.table.save(self.file)
         self.rows |= {one: self._row(one) for one in asked}
 

@@ -132,6 +132,7 @@ class Optionals:
     unlocked: np.ndarray | None = None  # (N, objectives) bool, reached in the current episodes; None: not known
     possible: np.ndarray | None = None  # (N, objectives) bool, which objectives they have; None: all
     copy = True                         # False: observations are overwritten by the next step
+    exact_states = True                 # False: `set_state` begins new episodes in place of those saved
 
     @property
     def moments(self) -> dict[str, int]:

@@ -89,6 +89,7 @@ def draw_observation(
 # %% ../../nbs/9_simulators/envpool/01_envpool.ipynb #24ccd438
 class EnvPoolVectorEnv(EpisodeVectorEnv):
     "Many copies of a game of EnvPool, by the contract of `envgen_nb.game.simulator`."
+    exact_states = False
 
     def __init__(
         self,
