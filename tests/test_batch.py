@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ from envgen_nb.cycle.runs import open_run, reserve_folder, runs_folder
 from envgen_nb.cycle.settings import RunSettings, SettingsError, load_settings, make_settings
 from envgen_nb.designer.prompt import load_templates
 from envgen_nb.experiment.batch import (
+    _keep_edited,
     find_notebook,
     notebook_parameters,
     play,
@@ -219,6 +221,38 @@ def test_a_run_is_shared_without_its_agents(run, tmp_path):
         whole.extractall(tmp_path)
     assert "tiny/report.html" in names and not [one for one in names if one.endswith(".pt") or "/." in one]
     assert RunFolder(tmp_path / "tiny").check().finished() and list(tmp_path.glob(".*")) == []
+
+
+def test_a_run_is_shared_into_a_folder_and_from_before_1980(run, tmp_path):
+    copy = tmp_path / "old"
+    shutil.copytree(run.path, copy)
+    os.utime(copy / "run.json", (0, 0))
+    (tmp_path / "out").mkdir()
+    assert main(["share", str(copy), "--out", str(tmp_path / "out")]) == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["old.zip"]
+
+
+def test_cells_that_a_person_added_to_the_executed_notebook_stay(run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run.path, copy)
+    final = copy / "envgen.ipynb"
+    _keep_edited(final, find_notebook())
+    assert final.exists()                                   # it is as papermill wrote it
+    book = nbformat.read(final, 4)
+    book.cells.append(nbformat.v4.new_markdown_cell("What I saw."))
+    nbformat.write(book, final)
+    _keep_edited(final, find_notebook())
+    kept, = copy.glob("envgen-edited-*.ipynb")
+    assert not final.exists() and "What I saw." in kept.read_text()
+
+
+def test_a_folder_with_another_run_is_no_answer(run):
+    """The same call goes on with it; other settings, or another game, are refused."""
+    assert envgen_nb.run(folder=run.path, num_cycles=2, designer="rules").finished()
+    for given, said in (({"seed": 7}, "seed = 0, not 7"),
+                        ({"simulator": "heist"}, "simulator = 'crafter', not 'heist'")):
+        with pytest.raises(SettingsError, match=said):
+            envgen_nb.run(folder=run.path, **given)
 
 
 def test_a_shared_run_replaces_no_file_that_was_not_named(run, tmp_path, capsys):

@@ -5,11 +5,11 @@ import shutil
 import pytest
 from forms import first
 
-from envgen_nb.cycle import ask, edit
+from envgen_nb.cycle import ask, create, edit
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.context import as_taken, is_edited
-from envgen_nb.cycle.create import create_run
-from envgen_nb.cycle.edit import change_settings, edit_worlds
+from envgen_nb.cycle.create import check_free, create_run
+from envgen_nb.cycle.edit import EditError, change_settings, edit_worlds
 from envgen_nb.cycle.events import Accepted, Evaluated, Started
 from envgen_nb.cycle.folder import RunFolder, designed_by, designer_names, machines
 from envgen_nb.cycle.run import run_cycles
@@ -73,6 +73,43 @@ def test_what_was_edited_and_taken_back_is_not_edited(run):
     edit_worlds(run, "cycle-1", given)
     assert not (run.path / "cycle-1" / "edited.md").exists() and not is_edited(run, "cycle-1") and by_hand(run) == []
     assert "Edited by hand" not in conversation_html(run, "cycle-1")
+
+
+def test_a_world_that_was_kept_and_then_changed_is_a_new_one(run):
+    """`keep` says that it is a world of the cycle before, in which the agent would go on: the changed one is played."""
+    next(event for event in run_cycles(run.path) if isinstance(event, Accepted) and event.cycle == "cycle-2")
+    first = run.worlds("cycle-1")[0]
+    kept, changed, beyond = (Design(world, "it", keep=keep) for world, keep in (
+        (first, 1), (run.original, 1), (first, 7)))
+    edit_worlds(run, "cycle-2", [kept, changed, beyond])
+    assert [design.keep for design in run.designs("cycle-2")] == [1, None, None]
+    assert run.worlds("cycle-2")[1] == run.original
+    with pytest.raises(EditError, match="a weight is an integer from 1 to 8, not 20"):
+        edit_worlds(run, "cycle-2", [Design(first, weight=20)])
+
+
+def test_a_setting_that_was_changed_meanwhile_stays(run):
+    """A notebook that keeps a run as it was read does not undo what it changed after that."""
+    change_settings(run, max_calls=5)
+    assert change_settings(run, max_reasks=7).settings.max_calls == 5
+
+
+def test_a_run_that_could_not_be_made_can_be_made_afterwards(tmp_path, monkeypatch):
+    """A full disk, at each of the files: the folder stays free, and is no run."""
+    settings, write = make_settings(**SMALL, designer="random"), create.write_json
+
+    def full(path, data):
+        if path.name == RunFolder.INFO:
+            raise OSError(28, "No space left on device")
+        write(path, data)
+
+    monkeypatch.setattr(create, "write_json", full)
+    with pytest.raises(OSError, match="No space"):
+        create_run(settings, tmp_path / "run")
+    monkeypatch.undo()
+    check_free(tmp_path / "run")
+    run = create_run(settings, tmp_path / "run")
+    assert sorted(path.name for path in run.path.iterdir()) == ["run.json", "templates"]
 
 
 class Killed(Exception):

@@ -68,6 +68,27 @@ def fails(server, **options) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["ABSKQmVkcm9ja0FQSUtleS9/x+TAILTAILTAIL12345=", "12345678&<>'\"=tail-tail"])
+def test_of_a_key_with_signs_that_are_escaped_nothing_is_shown(key, monkeypatch):
+    """Plain, in a URL and in HTML it begins in the same way; of each the whole goes."""
+    monkeypatch.setenv("MY_KEY", key)
+    for spelling in (key, quote(key, safe=""), html.escape(key), key[:20]):
+        with ChatServer(status(401, f"wrong key Bearer {spelling} given")) as server:
+            said = fails(server, api_key_env="MY_KEY")
+        assert "wrong key Bearer [key]" in said and "TAIL" not in said and "tail" not in said
+
+
+def test_thoughts_without_an_end_are_stopped():
+    def thinks(handler, body):
+        handler.start_stream()
+        while True:
+            handler.event({"choices": [{"index": 0, "delta": {"reasoning_content": "hm " * 20_000}}]})
+
+    with ChatServer(thinks) as server:
+        ask(server)
+        assert server.hung_up.wait(5)
+
+
 # --- what is sent, and what comes back
 
 

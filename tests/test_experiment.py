@@ -299,18 +299,29 @@ def test_a_record_is_its_experiment(name, tmp_path, monkeypatch):
 
 
 def test_a_folder_is_copied_whole_although_another_arm_needs_a_file_in_it(tmp_path):
-    "What has been copied stays as it is."
+    "What is changed before there are runs is copied again; after that it may not change."
     for name in ("reply.md", "rejected-1.md"):
         write_text(tmp_path / "talk" / "cycle-1" / name, name)
     first = '[arms.once]\ndesigner = "replay"\ndesigner_options = { files = "./talk/cycle-1/reply.md" }\n'
     both = first + '[arms.all]\ndesigner = "replay"\ndesigner_options = { files = "./talk" }\n'
-    for arms in (first, both):
+
+    def opened(arms):
         text = 'name = "talks"\nquestion = "?"\nbaseline = "once"\nseeds = [0]\n[settings]\nsimulator = "crafter"\n'
-        folder = open_experiment(parse_experiment(text + arms, tmp_path, "talks"), tmp_path / "out")
-        write_text(tmp_path / "talk" / "cycle-1" / "reply.md", "changed later")
+        return open_experiment(parse_experiment(text + arms, tmp_path, "talks"), tmp_path / "out")
+
+    folder = opened(first)
+    write_text(tmp_path / "talk" / "cycle-1" / "reply.md", "mended")
+    opened(both)
     copied = folder.path / folder.FILES / "talk" / "cycle-1"
     assert {file.name: file.read_text() for file in copied.iterdir()} == {
-        "reply.md": "reply.md", "rejected-1.md": "rejected-1.md"}
+        "reply.md": "mended", "rejected-1.md": "rejected-1.md"}
+    folder.run("once", 0).mkdir(parents=True)
+    write_text(tmp_path / "talk" / "cycle-1" / "rejected-1.md", "mended, too")       # `all` alone has read it
+    opened(both)
+    write_text(tmp_path / "talk" / "cycle-1" / "reply.md", "changed later")
+    with pytest.raises(ExperimentError, match=r"reply.md has changed, and there are runs"):
+        opened(both)
+    assert (copied / "reply.md").read_text() == "mended"
 
 
 def in_designed_worlds(settings) -> int:

@@ -70,6 +70,22 @@ def test_lessons_are_asked_for_once_kept_merged_and_given(tmp_path, server, caps
     assert reached in server.requests[-1]["messages"][0]["content"]
 
 
+def test_what_a_failed_question_cost_is_counted_and_said_in_one_line(tmp_path, server, capsys):
+    """Replies that are no lessons were paid for, too; merging counts for the run whose designer is asked."""
+    run = start(tmp_path / "run", server)
+    calls = run.usage().calls
+    then(server, "None.")
+    assert main(["lessons", str(run.path)]) == 2
+    assert "gave no lessons" in capsys.readouterr().err
+    assert run.usage().calls == calls + 2
+    then(server, LESSONS)
+    ask_lessons(run)
+    merge_lessons([run, run])
+    assert run.usage().calls == calls + 4
+    with pytest.raises(SettingsError, match="lessons: they are of ladders"):
+        make_settings(lessons=[str(run.path)])
+
+
 def test_lessons_that_cannot_be_had_are_refused(tmp_path, server):
     with pytest.raises(SettingsError, match="no file, and no run with lessons"):
         start(tmp_path / "none", server, lessons=[str(tmp_path / "nowhere")])

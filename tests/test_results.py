@@ -21,6 +21,7 @@ from envgen_nb.results import (
     learning_curve,
     measure,
     measure_all,
+    never_reached,
     on_one_grid,
     parse_summary,
     played,
@@ -41,7 +42,7 @@ from envgen_nb.results.statistics import (
     steps_to,
     wilson_interval,
 )
-from envgen_nb.studio.experiment_view import plus_minus
+from envgen_nb.studio.experiment_view import _sentence, plus_minus
 
 ROOT = Path(__file__).parent.parent
 SEEDS = [35.1, 36.9, 34.2, 37.0, 36.1, 35.0, 36.6, 34.9]
@@ -322,6 +323,22 @@ def test_measures_by_name():
         measure("success at wod", ["wood", "stone"])
     with pytest.raises(ValueError, match="did you mean 'wood'"):
         measure("success at wod")(record)
+
+
+def test_fewer_steps_are_better_and_a_run_that_never_gets_there_counts():
+    """Of ten seeds five never reach the score: such an arm is worse, though those that do are no slower."""
+    def run(scores):
+        return {"finished": True, "steps": [0, 500, 1000], "tried": 0, "scores": scores, "returns": scores}
+
+    arms = {arm: {seed: run([0.0, 10.0 + seed / 100, 12.0] if seed < reach else [0.0, 3.0, 4.0])
+                  for seed in range(10)} for arm, reach in (("always", 10), ("seldom", 5))}
+    name = "steps to a score of 10"
+    found = measure_all(name, arms)
+    assert found["seldom"] == {seed: found["always"][seed] if seed < 5 else 1000 for seed in range(10)}
+    assert never_reached(name, arms["seldom"].values()) == 5 and never_reached("score at the end", []) == 0
+    more = paired(found["seldom"], found["always"])
+    assert more.low > 0 and _sentence("seldom", "always", name, more).startswith("seldom is worse than always: +")
+    assert _sentence("a", "b", "score at the end", more).startswith("a is better than b: +")
 
 
 def test_the_record_of_eight_runs_with_a_language_model():

@@ -133,26 +133,34 @@ def create_run(
     rates, device = placebo(settings), get_device(settings.device)
     lessons = given_lessons(settings)
     get_simulator(settings.simulator).check_installed()
-    save_templates(load_templates(settings.templates), path / RunFolder.TEMPLATES)
-    copy_designer_files(path, settings)
-    if rates is not None:
-        write_json(path / RunFolder.FEEDBACK, rates)
-    if lessons:
-        write_text(path / RunFolder.GIVEN_LESSONS, lessons)
     for destination in asked_servers(settings):
         remember(destination)                              # a person has named it, so the run may be resumed
-    write_json(path / RunFolder.INFO, {
+    staged = path / ".new"                                 # a run that could not be made leaves nothing in the way
+    shutil.rmtree(staged, ignore_errors=True)
+    save_templates(load_templates(settings.templates), staged / RunFolder.TEMPLATES)
+    copy_designer_files(staged, settings)
+    if rates is not None:
+        write_json(staged / RunFolder.FEEDBACK, rates)
+    if lessons:
+        write_text(staged / RunFolder.GIVEN_LESSONS, lessons)
+    write_json(staged / RunFolder.INFO, {
         "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine() | gpu_facts(device),
         "threads": settings.threads, "settings": settings.model_dump()})
+    for one in sorted(staged.iterdir(), key=lambda one: one.name == RunFolder.INFO):
+        one.rename(path / one.name)
+    staged.rmdir()
     return RunFolder(path)
 
 # %% ../../nbs/5_cycle/03_create.ipynb #ababaf59
 def copy_designer_files(path: Path, settings: RunSettings) -> None:
     "Copy the files that the designer of a run reads into the run's folder."
-    folder = path / RunFolder.GIVEN
+    folder, fresh = path / RunFolder.GIVEN, path / f".new-{RunFolder.GIVEN}"
+    shutil.rmtree(fresh, ignore_errors=True)
+    if kept := new_designer(settings).keep(fresh):
+        write_json(fresh / RunFolder.OPTIONS, kept)
     shutil.rmtree(folder, ignore_errors=True)                # those of a designer before
-    if kept := new_designer(settings).keep(folder):
-        write_json(folder / RunFolder.OPTIONS, kept)
+    if fresh.exists():
+        fresh.rename(folder)
 
 
 def designer_of(run: RunFolder) -> Designer:

@@ -10,7 +10,7 @@ __all__ = ['PLAN', 'CHANGEABLE', 'CAPS', 'Position', 'position', 'EditError', 'e
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .context import as_designed, as_taken, write_worlds
@@ -18,7 +18,7 @@ from .create import copy_designer_files, given_lessons, keep_by_hand, placebo, p
 from .folder import RunFolder, RunFolderError, planned_rollouts, resume_command, rollouts
 from .settings import FEEDBACK, RunSettings, SettingsError, changed_settings, new_curriculum
 from ..designer.prompt import Templates, save_templates
-from ..designer.reply import MAX_ENVIRONMENTS, MAX_STAGES, Design, ladders_of, name_in
+from ..designer.reply import MAX_ENVIRONMENTS, MAX_STAGES, MAX_WEIGHT, Design, ladders_of, name_in
 from ..game.files import append_jsonl, hold_folder, parse_json, write_json, write_text
 from ..game.simulator import get_simulator
 from ..game.words import differences
@@ -69,6 +69,8 @@ def _check_number(settings: RunSettings, designs: Sequence[Design]) -> None:
         if len(ladder.stages) > MAX_STAGES:
             raise EditError(f"a ladder has 1 to {MAX_STAGES} stages, not {len(ladder.stages)}: drop some of "
                             f"{ladder.goal}")
+    if wrong := [design.weight for design in designs if design.weight not in range(1, MAX_WEIGHT + 1)]:
+        raise EditError(f"a weight is an integer from 1 to {MAX_WEIGHT}, not {wrong[0]!r}")
     most = MAX_ENVIRONMENTS if settings.design == "ladders" else settings.agent_preset.num_envs
     if not 1 <= len(designs) <= most:
         raise EditError(f"a cycle has 1 to {most} worlds, not {len(designs)}")
@@ -85,6 +87,9 @@ def edit_worlds(
         if run.text(cycle, RunFolder.REPLY) is None:
             raise EditError(f"{cycle} has no worlds yet: generate some first, then change them")
         _check_number(run.settings, designs)
+        before = run.worlds(f"cycle-{int(cycle.removeprefix('cycle-')) - 1}")
+        designs = [design if design.keep in range(1, len(before) + 1) and before[design.keep - 1] == design.world
+                   else replace(design, keep=None) for design in designs]        # a changed world is a new one
         edited = run.file(RunFolder.EDITED, cycle)
         write_text(edited, _edits_in_words(run, cycle, designs))      # first: after a kill `is_edited` compares
         write_worlds(run, cycle, designs, as_designed(run, cycle))
@@ -219,6 +224,12 @@ def change_settings(
     **changed: Any,   # of `CHANGEABLE`, of a finished run also of `PLAN`; of an untouched run nearly all
 ) -> RunFolder:       # as it is now
     "Return the run with other settings for the designs to come; `SettingsError` or `EditError` if that cannot be."
+    with hold_folder(run.path):
+        return _change_settings(RunFolder(run.path), changed)     # another call may have changed it since it was read
+
+
+def _change_settings(run: RunFolder, changed: dict[str, Any]) -> RunFolder:
+    "Do the work of `change_settings` in a folder that is held."
     fresh = untouched(run)
     changeable = set(RunSettings.model_fields) - {"simulator", "templates"} if fresh else {*CHANGEABLE, *PLAN}
     if fixed := [name for name in changed if name not in changeable]:
@@ -235,24 +246,23 @@ def change_settings(
         raise EditError("the rates of another run are kept when a run is made: start a new one")
     lessons = given_lessons(settings) if settings.lessons != run.settings.lessons else None
     goes_on = not fresh and any(getattr(settings, name) != getattr(run.settings, name) for name in PLAN)
-    with hold_folder(run.path):
-        if goes_on:
-            check_longer(run, settings)
-        if settings.vocabulary != run.settings.vocabulary and any(run.worlds(cycle) for cycle in run.cycles):
-            raise EditError("the vocabulary cannot change any more: there are worlds already. Start a new run")
-        if (settings.designer, settings.designer_options) != (run.settings.designer, run.settings.designer_options):
-            copy_designer_files(run.path, settings)
-        if lessons:
-            write_text(run.file(RunFolder.GIVEN_LESSONS), lessons)
-        elif lessons is not None:
-            run.file(RunFolder.GIVEN_LESSONS).unlink(missing_ok=True)
-        was = {name: getattr(run.settings, name) for name in changed}
-        plans = {"plans": [*run.plans(), _put_end_aside(run, settings)]} if goes_on else {}
-        write_json(run.file(RunFolder.INFO), run.info | {
-            "threads": settings.threads if fresh else run.info["threads"],
-            "settings": settings.model_dump()} | plans)
-        append_jsonl(run.file(RunFolder.EVENTS), {"time": round(time.time(), 2), "event": "Changed", "was": was,
-                                                 "now": {name: getattr(settings, name) for name in changed}})
+    if goes_on:
+        check_longer(run, settings)
+    if settings.vocabulary != run.settings.vocabulary and any(run.worlds(cycle) for cycle in run.cycles):
+        raise EditError("the vocabulary cannot change any more: there are worlds already. Start a new run")
+    if (settings.designer, settings.designer_options) != (run.settings.designer, run.settings.designer_options):
+        copy_designer_files(run.path, settings)
+    if lessons:
+        write_text(run.file(RunFolder.GIVEN_LESSONS), lessons)
+    elif lessons is not None:
+        run.file(RunFolder.GIVEN_LESSONS).unlink(missing_ok=True)
+    was = {name: getattr(run.settings, name) for name in changed}
+    plans = {"plans": [*run.plans(), _put_end_aside(run, settings)]} if goes_on else {}
+    write_json(run.file(RunFolder.INFO), run.info | {
+        "threads": settings.threads if fresh else run.info["threads"],
+        "settings": settings.model_dump()} | plans)
+    append_jsonl(run.file(RunFolder.EVENTS), {"time": round(time.time(), 2), "event": "Changed", "was": was,
+                                             "now": {name: getattr(settings, name) for name in changed}})
     return RunFolder(run.path)
 
 

@@ -15,7 +15,7 @@ from .context import in_the_original, ladder_records, unlearned
 from .create import designer_of
 from .folder import RunFolder, RunFolderError, rollouts
 from .runs import display_name
-from ..designer.base import NO_USAGE, Designer, DesignerError, Reply, Request, Usage, check_consent
+from ..designer.base import Designer, DesignerError, Reply, Request, Usage, check_consent
 from ..designer.design import Budget, DesignError, design
 from ..designer.lessons import format_lessons, lessons_prompt, load_lessons, merge_prompt, read_lessons
 from ..designer.records import LadderRecord, format_ladders, format_original, format_unlearned
@@ -94,6 +94,15 @@ def _without_designer(run: RunFolder) -> str:
             f"{run.simulator.score(rates):.1f}, return {float(np.mean(found.returns)):.1f}]")
 
 
+def _keep_usage(run: RunFolder, usage: Usage) -> None:
+    if usage.calls:
+        append_jsonl(run.file(RunFolder.USAGE), {"cycle": "lessons", "usage": dataclasses.asdict(usage)})
+
+
+def _budget(run: RunFolder) -> Budget:
+    return Budget(run.settings.max_calls, run.settings.max_tokens)
+
+
 def ask_lessons(run: RunFolder) -> list[str]:
     """Ask the designer of a finished run for its lessons, and keep them in the run's folder; if they are there, return
     them. A run without a designer has one lesson, what its agent reaches. `RunFolderError` for a run that is not
@@ -112,14 +121,16 @@ def ask_lessons(run: RunFolder) -> list[str]:
     write_text(run.file(RunFolder.PROMPT, "lessons"), prompt)
 
     def keep(reply: Reply) -> None:
-        if reply.usage.calls:
-            append_jsonl(run.file(RunFolder.USAGE), {"cycle": "lessons", "usage": dataclasses.asdict(reply.usage)})
+        _keep_usage(run, reply.usage)
         write_text(run.file(RunFolder.REPLY, "lessons"), reply.text)
 
     request = Request(run.simulator, settings.vocabulary, plain="lessons", cycle=settings.num_cycles,
                       num_cycles=settings.num_cycles, messages=({"role": "user", "content": prompt},))
-    lessons = _ask(designer, request, settings.max_reasks, Budget(settings.max_calls, settings.max_tokens), run.usage(),
-                   keep)
+    try:
+        lessons = _ask(designer, request, settings.max_reasks, _budget(run), run.usage(), keep)
+    except DesignerError as error:                       # answers that broke off may have been paid for
+        _keep_usage(run, error.usage)
+        raise
     write_text(run.file(RunFolder.LESSONS), format_lessons(lessons))
     return lessons
 
@@ -143,4 +154,9 @@ def merge_lessons(
     _check_reads(designer, asked.settings.designer)
     request = Request(game, asked.settings.vocabulary, plain="lessons",
                       messages=({"role": "user", "content": merge_prompt(game, sources)},))
-    return _ask(designer, request, max_reasks, Budget(), NO_USAGE, lambda reply: None)
+    try:
+        return _ask(designer, request, max_reasks, _budget(asked), asked.usage(),
+                    lambda reply: _keep_usage(asked, reply.usage))
+    except DesignerError as error:
+        _keep_usage(asked, error.usage)
+        raise

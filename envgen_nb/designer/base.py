@@ -133,7 +133,7 @@ def reply_with(
     return Reply(format_reply(designs, intro), designs=designs)
 
 
-class DesignerError(Exception):
+class DesignerError(RuntimeError):
     "No answer could be had; the message says why and what to do. It never contains a key."
 
     def __init__(self, message: str, usage: Usage = NO_USAGE):

@@ -38,7 +38,7 @@ def _listed(attempt: Attempt, most: int = 20) -> str:
     return "\n".join(lines + ([f"- and {more} more of the kind"] if more > 0 else []))
 
 
-class DesignError(Exception):
+class DesignError(RuntimeError):
     "No attempt gave worlds that can be used; `attempts` holds all of them."
 
     def __init__(self, attempts: Sequence[Attempt]):
@@ -49,7 +49,7 @@ class DesignError(Exception):
                          f"What was wrong with the last reply:\n{_listed(last)}{notes}")
 
 # %% ../../nbs/2_designer/14_design.ipynb #ec41ce81
-class BudgetError(Exception):
+class BudgetError(RuntimeError):
     "The run has spent what it may; the message says how to go on."
 
 

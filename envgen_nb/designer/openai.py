@@ -201,7 +201,7 @@ def _from_body(body: str, kind: str) -> _Answer:
 # %% ../../nbs/2_designer/11_openai.ipynb #fb7743fb
 def _from_stream(stream: Iterable[Any], on_text: Callable[[str], None] | None) -> _Answer:
     "An answer that comes in pieces, each of them handed on."
-    text, thoughts, refusal, finish, tokens, size = [], [], [], None, None, 0
+    text, thoughts, refusal, finish, tokens, size, aside = [], [], [], None, None, 0, 0
     try:
         for chunk in stream:
             data = chunk.to_dict(warnings=False) if hasattr(chunk, "to_dict") else None
@@ -212,9 +212,10 @@ def _from_stream(stream: Iterable[Any], on_text: Callable[[str], None] | None) -
             finish = _dig(data, "choices", 0, "finish_reason") or finish
             tokens = _tokens(_dig(data, "usage")) or tokens
             size += len(text[-1])
+            aside += len(thoughts[-1]) + len(refusal[-1])
             if on_text:
                 on_text(text[-1])
-            if size > MAX_CHARACTERS:                     # the parser will say so
+            if size > MAX_CHARACTERS or aside > 10 * MAX_CHARACTERS:        # the parser will say so
                 finish = "length"
                 break
     except (json.JSONDecodeError, RecursionError):

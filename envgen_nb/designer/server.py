@@ -122,9 +122,9 @@ class Screen:
 
     def __call__(self, text: str) -> str:
         "Return a whole text, also without the beginning of a key that is left where a server has cut a message."
-        for spelling in self.spellings:
-            for length in range(len(spelling), min(len(spelling), 8) - 1, -1):
-                text = text.replace(spelling[:length], "[key]")
+        parts = {one[:length] for one in self.spellings for length in range(min(len(one), 8), len(one) + 1)}
+        for part in sorted(parts, key=len, reverse=True):         # two spellings can begin in the same way
+            text = text.replace(part, "[key]")
         return printable(text)
 
     def listener(self, listener: Callable[[str], None]) -> Callable[[str], None]:

@@ -32,8 +32,10 @@ from ..agent.presets import encoders
 from ..cycle.create import check_free, placebo
 from ..cycle.folder import RunFolder, resume_command
 from ..cycle.run import run_cycles
-from ..cycle.runs import load_agent, open_run
-from ..cycle.settings import NAMING, OLD_NAMES, RunSettings, SettingsError, check_designer, load_settings
+from ..cycle.runs import different, load_agent, open_run
+from envgen_nb.cycle.settings import (
+    NAMING, OLD_NAMES, RunSettings, SettingsError, check_designer, checked_settings, current_names, load_settings,
+)
 from ..designer.prompt import words
 from ..game.files import FolderInUse, hold_folder, watch_place, write_bytes
 from ..agent.clips import animate, record
@@ -199,6 +201,22 @@ def _literal(path: Path) -> str:
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
+def _keep_edited(final: Path, notebook: Path) -> None:
+    "Rename the executed notebook of a run if cells were added to it or changed, since it is about to be replaced."
+    def cells(path: Path) -> list[dict[str, Any]]:
+        return json.loads(path.read_text(encoding="utf-8"))["cells"]
+
+    try:
+        known = {"".join(cell["source"]) for cell in cells(notebook)}
+        edited = any("".join(cell["source"]) not in known and not any(
+            tag.startswith(("injected-", "papermill-")) for tag in cell["metadata"].get("tags", ()))
+            for cell in cells(final))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):      # not there, or no notebook
+        edited = final.exists()
+    if edited:
+        final.rename(final.with_stem(f"{final.stem}-edited-{time.strftime('%Y%m%d-%H%M%S')}"))
+
+
 def run_notebook(
     parameters: dict[str, Any],           # as from `read_parameters`; a run that is there has its own settings
     folder: str | Path,                   # of the run
@@ -231,6 +249,7 @@ def run_notebook(
             raise NotebookError(f"the notebook's process: {error}") from error
         finally:
             if (folder / RunFolder.INFO).exists() and output.exists():
+                _keep_edited(final, notebook)
                 output.replace(final)
             output.unlink(missing_ok=True)
     return final
@@ -241,8 +260,16 @@ def run(
     folder: str | Path = "",      # of the run; "": a new one in the runs folder. One that is there is resumed
     **settings: Any,              # as of `RunSettings`, e.g. designer="none", seed=3
 ) -> RunFolder:
-    "Do a whole run in this process, and print its progress. When it is stopped, the same call goes on with its folder."
+    """Do a whole run in this process, and print its progress. When it is stopped, the same call goes on with its
+    folder; `SettingsError` if that holds a run with other settings."""
     found = open_run(folder, simulator=simulator, **settings)
+    given = {name: value for name, value in settings.items() if value is not None}
+    wrong = {"simulator": (found.settings.simulator, simulator)} if simulator not in (
+        "crafter", found.settings.simulator) else different(      # of a run that is there the game need not be said
+        found, checked_settings(found.settings.model_dump() | current_names(given)))
+    for name, (there, here) in wrong.items():
+        raise SettingsError(f"{found.path} holds a run with {name} = {there!r}, not {here!r}; for a new run choose "
+                            "another folder, or none")
     with _watched(found.path):
         for _ in run_cycles(found.path):
             pass

@@ -145,6 +145,8 @@ def read_record(path: str | Path) -> Record:
         runs = {line["seed"]: {"summary": line["summary"], "maps": dict(line["maps"]), "replies": {
             name: head["texts"][text] for name, text in line["replies"].items() if _REPLY.fullmatch(name)}}
             for line in lines}
+        if wrong := [seed for seed in runs if type(seed) is not int]:
+            raise ValueError(f"a seed is an integer, not {wrong[0]!r}")
         return Record(head["benchmark"], head["designer"], head["about"], runs)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ExperimentError(f"{path} is no record of the benchmark: {error!r}") from None
@@ -285,10 +287,12 @@ def as_toml(value: Any) -> str:
         return f"{{ {', '.join(f'{json.dumps(name)} = {as_toml(one)}' for name, one in value.items())} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(as_toml, value))}]"
+    if value is None:
+        raise ExperimentError("an option cannot be null in the file of an experiment; leave it out")
     return json.dumps(value, ensure_ascii=False)
 
 
-def of_file(path: str | Path, files: Path) -> dict[str, Any]:
+def of_file(path: str | Path, files: Path, begun: bool) -> dict[str, Any]:    # begun: there are runs with it
     "Return the settings of a designer that plays a file of worlds or ladders, after copying it to `files`/designs."
     path, settings = Path(path), protocol().settings_of(RANDOM, seeds_of(full=False)[0])
     game, text = get_simulator(settings.simulator), path.read_text(encoding="utf-8")
@@ -300,7 +304,11 @@ def of_file(path: str | Path, files: Path) -> dict[str, Any]:
         complaints = [f"it holds {len(worlds)} worlds, and the protocol has {settings.num_worlds}"]
     if complaints:
         raise ExperimentError(f"{path} cannot be used: {'; '.join(map(str, complaints))}")
-    write_bytes(files / place, path.read_bytes())
+    data, target = path.read_bytes(), files / place
+    if begun and target.exists() and target.read_bytes() != data:
+        raise ExperimentError(f"{path} has changed, and there are runs that have read it as it was: give it another "
+                              "--name")
+    write_bytes(target, data)
     return {"designer": "ladders", "designer_options": {"file": place}} if ladders else {
         "designer": "fixed", "designer_options": {"worlds": place}}
 
@@ -332,7 +340,8 @@ def open_benchmark(
     if not (path / ExperimentFolder.FILE).exists():
         open_experiment(one, path)
     if not own:
-        given = given or (of_record if isinstance(designer, Record) else of_file)(designer, files)
+        given = given or (of_record(designer, files) if isinstance(designer, Record) else
+                          of_file(designer, files, any((path / name).glob("seed-*"))))
         design = given.get("design", "ladders" if given["designer"] == "ladders" else "worlds")
         arm = {key: value for key, value in one.arms[anchor(design)].items() if key not in FREE} | given
         lines = "".join(f"{key} = {as_toml(value)}\n" for key, value in ({"design": design} | arm).items())

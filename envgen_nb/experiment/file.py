@@ -9,7 +9,7 @@ __all__ = ['MEASURES', 'OWN_FOLDER', 'ExperimentError', 'line_of', 'ExperimentFi
 # %% ../../nbs/7_experiment/01_file.ipynb #a87bfdd1
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -106,10 +106,13 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return change(value) if isinstance(value, str) else value
 
 
-def files_of(experiment: Experiment) -> list[str]:
-    "Return the files and folders beside the experiment's file that its runs need, as `./…`."
+def files_of(
+    experiment: Experiment,
+    arms: Iterable[str] | None = None,    # None: all
+) -> list[str]:
+    "Return the files and folders beside the experiment's file that the runs of some arms need, as `./…`."
     texts: list[str] = []
-    for arm in experiment.arms:
+    for arm in experiment.arms if arms is None else arms:
         map_texts(experiment.given(arm), lambda text: texts.append(text) or text)
     return list(dict.fromkeys(experiment.fill(text, seed) for text in texts if text.startswith("./")
                               for seed in experiment.seeds))

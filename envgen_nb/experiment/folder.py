@@ -21,6 +21,7 @@ from fastcore.basics import patch
 
 from ..cycle.folder import RunFolder, read_file
 from ..cycle.runs import runs_folder
+from ..cycle.settings import NAMING
 from .file import Experiment, ExperimentError, files_of, line_of, parse_experiment
 from ..game.files import check_folder, holder, local_path, parse_json, write_bytes, write_text
 from ..results import measure_all, parse_summary, played, shown_measures
@@ -58,7 +59,9 @@ class ExperimentFolder:
         found = read_file(path, parse_summary, f"{advice}.")
         for name, value in (self.experiment.given(arm) | {"seed": seed}).items() if found else ():
             now = found["settings"].get(name, value)
-            if isinstance(value, int | float) and now != value:       # names and paths may be written in another way
+            if named := name in ("designer", "learner", "curriculum"):
+                now = NAMING[name].renamed.get(now, now)
+            if (named or isinstance(value, int | float)) and now != value:        # paths may be written in another way
                 raise ExperimentError(f"{path}: this is the summary of a run with {name} = {now!r}, not {value!r} as "
                                       f"in {self.FILE}. {advice}.")
         self._kept[path] = state, found
@@ -123,19 +126,26 @@ def _changed(folder: ExperimentFolder, new: Experiment) -> list[str]:
 
 # %% ../../nbs/7_experiment/02_folder.ipynb #86f57a42
 def _copy_files(experiment: Experiment, to: Path) -> None:
-    "Copy the files that the runs need into the folder, so that it is complete; existing ones stay as they are."
+    "Copy the files that the runs need into the folder, so that it is complete; what runs have read may not change."
+    begun = [arm for arm in experiment.arms if any((to.parent / arm).glob("seed-*"))]
+    read = [experiment.folder / text for text in files_of(experiment, begun)]
     for text in files_of(experiment):
         source, target = experiment.folder / text, to / text
         if ".." in Path(text).parts:
             raise ExperimentError(f"{text}: files must be beside the experiment's file, or in folders below it")
-        if source.resolve() == target.resolve() or target.is_file():
+        if source.resolve() == target.resolve() or (target.exists() and not source.exists()):
             continue
         if not source.exists():
             raise ExperimentError(f"{text}: there is no such file or folder beside the experiment's file, "
                                   f"in {experiment.folder.resolve()}")
         for file in source.rglob("*") if source.is_dir() else [source]:      # a part may be there, of another arm
-            if file.is_file() and not (one := target / file.relative_to(source)).exists():
-                write_bytes(one, file.read_bytes())
+            one, data = target / file.relative_to(source), file.read_bytes() if file.is_file() else b""
+            if not file.is_file() or (one.exists() and one.read_bytes() == data):
+                continue
+            if one.exists() and any(file.is_relative_to(path) for path in read):
+                raise ExperimentError(f"{file} has changed, and there are runs that have read it as it was. Put it "
+                                      f"back, or give the experiment another folder than {to.parent}")
+            write_bytes(one, data)
 
 # %% ../../nbs/7_experiment/02_folder.ipynb #c78cff67
 @dataclass(frozen=True)

@@ -169,7 +169,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     signal.signal(signal.SIGTERM, stop)
     try:
         # The scheduler has had the user's consent to these servers.
-        name_destinations(folder.experiment.given(arm).get("designer_options"))
+        for options in ("designer_options", "learner_options"):
+            name_destinations(folder.experiment.given(arm).get(options))
         run_one(folder, arm, int(seed), token, int(threads) if threads else None)
     except TakenOver:
         sys.exit(TAKEN_OVER)

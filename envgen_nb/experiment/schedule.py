@@ -13,6 +13,7 @@ from typing import Any
 
 from ..cycle.settings import SettingsError, check_designer, new_designer
 from ..designer.base import DesignerError, check_consent
+from ..designer.trust import destinations, is_allowed, refusal
 from .file import ExperimentError
 from .folder import ExperimentFolder, chosen, write_table
 from .places import Job, Place
@@ -112,7 +113,11 @@ def _check_consent(folder: ExperimentFolder, runs: Sequence[tuple[str, int]]) ->
     "`ExperimentError` if a run would ask a server that only the experiment's file names: its process cannot ask."
     for arm, seed in {arm: (arm, seed) for arm, seed in runs}.values():
         try:
-            check_consent(new_designer(folder.experiment.settings_of(arm, seed)))
+            settings = folder.experiment.settings_of(arm, seed)
+            check_consent(new_designer(settings))
+            for destination in destinations(settings.learner_options):
+                if not is_allowed(destination):
+                    raise DesignerError(refusal(destination))
         except SettingsError:                                    # the run's log will name the problem
             continue
         except DesignerError as error:

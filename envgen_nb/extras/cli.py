@@ -830,6 +830,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         logging.getLogger("asyncio").disabled = True          # its warnings of pending tasks say nothing here
         return _fail("stopped", error, 128 + (error.args[0] if isinstance(error, Terminated) else signal.SIGINT))
+    except EOFError as error:                                 # Ctrl-D, where something was asked
+        return _fail("stopped: there is no answer", error, 2)
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         return _fail(f"envgen: {error}", error, 2)
 

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['replace_file', 'write_bytes', 'write_text', 'write_json', 'local_path', 'check_folder', 'user_folder', 'cache_folder',
-           'append_jsonl', 'read_jsonl', 'parse_json', 'FolderInUse', 'hold_folder', 'holder', 'FolderGone',
-           'watch_place', 'check_links', 'usable_cores', 'machine']
+           'append_jsonl', 'JsonlReader', 'read_jsonl', 'parse_json', 'FolderInUse', 'hold_folder', 'holder',
+           'FolderGone', 'watch_place', 'check_links', 'usable_cores', 'machine']
 
 # %% ../../nbs/1_game/09_files.ipynb #1e479f5e
 import contextlib
@@ -173,16 +173,37 @@ def append_jsonl(path: str | Path, record: dict[str, Any]) -> None:
         raise _explained(error, path) from error
 
 
-def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
-    "Read all whole records of a log, in order; without a file, []."
-    path = Path(path)
+class JsonlReader:
+    "Reads a log that grows: the whole records since the last call, in order; what is no record is passed over."
+
+    def __init__(self, path: str | Path):
+        self.path, self.at = Path(path), 0      # how many bytes were read
+
+    def __call__(self) -> list[dict[str, Any]]:
+        if not self.path.exists() or self.path.stat().st_size == self.at:
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self.at)
+            data = file.read()
+        whole = data[:data.rfind(b"\n") + 1]
+        self.at += len(whole)
+        return _records(whole)
+
+
+def _records(data: bytes) -> list[dict[str, Any]]:
     found = []
-    for line in path.read_bytes().splitlines() if path.exists() else []:
+    for line in data.splitlines():
         with contextlib.suppress(ValueError, RecursionError):
             record = json.loads(line)
             if isinstance(record, dict):
                 found.append(record)
     return found
+
+
+def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
+    "Read all whole records of a log, in order; without a file, []."
+    path = Path(path)
+    return _records(path.read_bytes()) if path.exists() else []
 
 # %% ../../nbs/1_game/09_files.ipynb #d20b94ce
 def _number(text: str) -> float:

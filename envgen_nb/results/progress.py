@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from ..cycle.events import Event
 from ..cycle.folder import PLACES
-from ..game.files import read_jsonl
+from ..game.files import JsonlReader
 from ..game.world import printable
 from .page import render
 
@@ -110,16 +110,16 @@ def watch(
 ) -> None:
     "Print what a run in another process is doing, on a terminal or in a log, until `stop` is set."
     out = out or sys.stderr           # looked up at the call: tests and notebooks replace it
-    log, shown, last, stage = Path(folder) / "events.jsonl", 0, 0.0, None
-    old, wait, patience = len(read_jsonl(log)), Wait(PREPARING, time.monotonic()), every
+    new, last, stage, wait, patience = JsonlReader(Path(folder) / "events.jsonl"), 0.0, None, Wait(
+        PREPARING, time.monotonic()), every
+    new()                             # what was there before
     bar = tqdm(total=1, file=out, disable=not out.isatty(), unit="step", unit_scale=True, dynamic_ncols=True,
                bar_format="run {percentage:3.0f}%|{bar}| {desc}")
     with bar:
         ended = False
         while not ended:
             ended = stop.wait(0.5)
-            for record in read_jsonl(log)[old + shown:]:
-                shown += 1
+            for record in new():
                 wait.see(record)
                 if record["event"] != "Training":
                     bar.write(say(record), file=out)

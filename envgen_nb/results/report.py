@@ -443,13 +443,14 @@ def share_run(
     "Write a zip of a run's folder with a fresh report, to be sent by mail."
     folder = run.path.resolve()
     names = chain([folder.name], (f"{folder.name}-{number}" for number in itertools.count(2)))
-    path = Path(path) if path else next(
-        file for name in names if not os.path.lexists(file := folder.with_name(f"{name}.zip")))
+    place = Path(path) if path else folder.parent
+    path = place if path and not place.is_dir() else next(
+        file for name in names if not os.path.lexists(file := place / f"{name}.zip"))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     left_out = {folder / "report.html", path, temporary}
     try:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as whole:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as whole:
             for file in sorted(folder.rglob("*")):
                 inside = file.relative_to(folder)
                 hidden = any(part.startswith(".") for part in inside.parts)

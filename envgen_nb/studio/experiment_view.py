@@ -26,7 +26,7 @@ from ..experiment.run_list import rows_text
 from ..experiment.schedule import mean_seconds, run_experiment
 from ..game.files import write_text
 from ..game.words import counted
-from ..results import RETURN, limits_of, on_one_grid, played, shown_measures
+from ..results import RETURN, less_is_better, limits_of, never_reached, on_one_grid, played, shown_measures
 from ..results.statistics import MIN_SEEDS, PERCENT, Estimate, improvement, iqm, mean, over_seeds, paired
 from ..results.charts import COLOURS, Drawing, Series, curves, grid, points
 from ..results.page import fold, note, table
@@ -64,8 +64,8 @@ def _sentence(arm: str, baseline: str, name: str, difference: Estimate) -> str:
     screening = f", a screening: a claim needs {SEEDS} seeds" if difference.count < SEEDS else ""
     interval = f"{difference:+.2f} ({seeds}{screening})"
     if difference.low > 0 or difference.high < 0:
-        looks = "looks" if screening else "is"
-        return f"{arm} {looks} {'better' if difference.low > 0 else 'worse'} than {baseline}: {interval}."
+        looks, better = "looks" if screening else "is", (difference.low > 0) != less_is_better(name)
+        return f"{arm} {looks} {'better' if better else 'worse'} than {baseline}: {interval}."
     return f"No difference between {arm} and {baseline} could be shown: {interval}."
 
 
@@ -90,10 +90,13 @@ def measure_rows(
     values, baseline = folder.measured(name), folder.experiment.baseline
     base, rows, limits = values[baseline], [], limits_of(name)
     for arm, mine in values.items():
-        found = list(mine.values())
-        beside = ([plus_minus(paired(mine, base), signed=True), plus_minus(improvement(found, list(base.values())), 2)]
+        found, pair = list(mine.values()), (mine.values(), base.values())
+        pair = pair[::-1] if less_is_better(name) else pair
+        beside = ([plus_minus(paired(mine, base), signed=True), plus_minus(improvement(*pair), 2)]
                   if arm != baseline and mine and base else ["", ""])
-        rows.append([arm, str(len(found)), plus_minus(mean(found, limits)), plus_minus(iqm(found, limits)), *beside])
+        never = never_reached(name, folder.summaries()[arm].values())
+        seeds = f"{len(found)}" + f", {never} never" * bool(never)
+        rows.append([arm, seeds, plus_minus(mean(found, limits)), plus_minus(iqm(found, limits)), *beside])
     return ["arm", "seeds", f"{name}: mean", "IQM", f"more than {baseline}, paired", "better with probability"], rows
 
 
