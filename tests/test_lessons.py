@@ -82,8 +82,6 @@ def test_what_a_failed_question_cost_is_counted_and_said_in_one_line(tmp_path, s
     ask_lessons(run)
     merge_lessons([run, run])
     assert run.usage().calls == calls + 4
-    with pytest.raises(SettingsError, match="lessons: they are of ladders"):
-        make_settings(lessons=[str(run.path)])
 
 
 def test_lessons_that_cannot_be_had_are_refused(tmp_path, server):

@@ -354,8 +354,6 @@ def usable_settings(
         if settings.chooser == "designer" and not designers.find(settings.designer).chooses:
             raise ValueError(f"chooser: the designer {settings.designer!r} does not read what is asked, so it cannot "
                              "choose; let the rule choose")
-        if "lessons" in new and settings.lessons and settings.design != "ladders":
-            raise ValueError("lessons: they are of ladders, and no other prompt has them: set design = ladders")
         if "templates" in new:
             check_words(load_templates(settings.templates))
         _check_learner(settings)
