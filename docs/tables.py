@@ -220,11 +220,11 @@ def roles(name: str) -> str:
     "What a language model is worth in each of its roles, in a task: success over the training, and tokens."
     area, ends, steps, rows = measured(name, AREA), measured(name, SCORE), measured(name, TO_80), []
     for arm in area:
-        known = [value for value in steps[arm].values() if math.isfinite(value)]
+        count, never = len(area[arm]), len(steps[arm]) - len(opened(name).measured(TO_80, reached=True)[arm])
+        after = f"{'over ' * bool(never)}{mean(steps[arm].values()).value:,.0f}"      # with the ends of those runs
         rows.append([f"`{arm}`: {ROLES[arm]}", plus_minus(mean(area[arm].values())),
                      "" if arm == "none" else plus_minus(paired(area[arm], area["none"]), signed=True),
-                     f"{len(known)} of {len(area[arm])}",
-                     "" if not known or arm == "player" else f"{mean(known).value:,.0f}",
+                     f"{count - never} of {count}", "" if never == count or arm == "player" else after,
                      plus_minus(mean(ends[arm].values())), *_paid(name, arm)])
     return table(["a language model is", "success over the training, %", "more than `none`", "runs that reach 80%",
                   "after steps", "success at the end, %", "calls", "tokens"], rows, "l")

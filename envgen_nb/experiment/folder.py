@@ -77,9 +77,9 @@ class ExperimentFolder:
         return {arm: {seed: summary for seed in self.experiment.seeds
                       if (summary := self.summary(arm, seed)) is not None} for arm in self.experiment.arms}
 
-    def measured(self, name: str) -> dict[str, dict[int, float]]:
-        "A measure of all finished runs: arm → seed → value; a run that has none is left out."
-        return measure_all(name, self.summaries())
+    def measured(self, name: str, reached: bool = False) -> dict[str, dict[int, float]]:
+        "A measure of all finished runs: arm → seed → value, see `measure_all`."
+        return measure_all(name, self.summaries(), reached)
 
 # %% ../../nbs/7_experiment/02_folder.ipynb #0eb60300
 def open_experiment(
@@ -212,7 +212,7 @@ def states(self: ExperimentFolder) -> list[RunStatus]:
 def write_table(folder: ExperimentFolder) -> Path:
     "Write results.csv in one step."
     summaries, rows = folder.summaries(), []
-    measures = {name: measure_all(name, summaries) for name in shown_measures(folder.experiment.measures)}
+    measures = {name: measure_all(name, summaries, reached=True) for name in shown_measures(folder.experiment.measures)}
     for arm, found in summaries.items():
         for seed, summary in found.items():
             cost = summary["cost"]

@@ -7,7 +7,7 @@ __all__ = ['MONTH', 'MEASURES', 'PATTERNS', 'RETURN', 'OLD_MEASURES', 'Arms', 's
            'Measurement', 'measurements', 'learning_curve', 'Point', 'history', 'fed_back', 'steps_text', 'played',
            'seconds_spent', 'summary', 'parse_summary', 'kept_summary', 'Pace', 'pace', 'pace_here', 'Forecast',
            'model_calls', 'most_calls', 'forecast_run', 'below_best', 'skills_kept', 'shown_measures', 'unknown_name',
-           'measure', 'less_is_better', 'never_reached', 'limits_of', 'on_one_grid', 'measure_all']
+           'measure', 'less_is_better', 'limits_of', 'on_one_grid', 'measure_all']
 
 # %% ../../nbs/6_results/02_results.ipynb #C4
 import contextlib
@@ -463,11 +463,6 @@ def less_is_better(name: str) -> bool:
     return name.startswith("steps to")
 
 
-def never_reached(name: str, runs: Iterable[dict[str, Any]]) -> int:
-    "Return how many of these summaries never reach the score of `steps to a score of N`; of other measures 0."
-    return sum(measure(name)(one) is None for one in runs) if less_is_better(name) else 0
-
-
 def limits_of(name: str) -> tuple[float, float]:
     "Return the limits of what the measure of this name can be."
     return PERCENT if name.startswith("success at ") else ANY
@@ -491,14 +486,18 @@ def on_one_grid(found: Arms) -> dict[str, dict[int, dict[str, Any]]]:
     return {arm: {seed: moved(one) for seed, one in runs.items()} for arm, runs in found.items()}
 
 
-def measure_all(name: str, found: Arms) -> dict[str, dict[int, float]]:
+def measure_all(
+    name: str,
+    found: Arms,
+    reached: bool = False,     # leave out runs that never reach the score of `steps to a score of N`
+) -> dict[str, dict[int, float]]:
     """Return a measure of many runs, arm → seed → value; a run that has none is left out. A finished run that never
     reaches a score counts with its last step: without such runs only the successful ones would be compared."""
     value_of, along = measure(name), name.startswith(("area under", "steps to"))
 
     def value(one: dict[str, Any]) -> float | None:
-        of = value_of(one)
-        return played(one)[-1] if of is None and less_is_better(name) and one["finished"] else of
+        of, never = value_of(one), less_is_better(name) and one["finished"] and not reached
+        return played(one)[-1] if of is None and never else of
 
     return {arm: {seed: of for seed, one in runs.items() if (of := value(one)) is not None}
             for arm, runs in (on_one_grid(found) if along else found).items()}

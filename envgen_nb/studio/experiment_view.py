@@ -26,7 +26,7 @@ from ..experiment.run_list import rows_text
 from ..experiment.schedule import mean_seconds, run_experiment
 from ..game.files import write_text
 from ..game.words import counted
-from ..results import RETURN, less_is_better, limits_of, never_reached, on_one_grid, played, shown_measures
+from ..results import RETURN, less_is_better, limits_of, on_one_grid, played, shown_measures
 from ..results.statistics import MIN_SEEDS, PERCENT, Estimate, improvement, iqm, mean, over_seeds, paired
 from ..results.charts import COLOURS, Drawing, Series, curves, grid, points
 from ..results.page import fold, note, table
@@ -94,7 +94,7 @@ def measure_rows(
         pair = pair[::-1] if less_is_better(name) else pair
         beside = ([plus_minus(paired(mine, base), signed=True), plus_minus(improvement(*pair), 2)]
                   if arm != baseline and mine and base else ["", ""])
-        never = never_reached(name, folder.summaries()[arm].values())
+        never = len(found) - len(folder.measured(name, reached=True)[arm])
         seeds = f"{len(found)}" + f", {never} never" * bool(never)
         rows.append([arm, seeds, plus_minus(mean(found, limits)), plus_minus(iqm(found, limits)), *beside])
     return ["arm", "seeds", f"{name}: mean", "IQM", f"more than {baseline}, paired", "better with probability"], rows
@@ -156,7 +156,7 @@ def cost_rows(folder: ExperimentFolder) -> Rows:
 
 def run_rows(folder: ExperimentFolder) -> Rows:
     "Return every run with its measures, and its score at each measurement."
-    measures = {name: folder.measured(name) for name in shown_measures(folder.experiment.measures)}
+    measures = {name: folder.measured(name, reached=True) for name in shown_measures(folder.experiment.measures)}
     runs = [(arm, seed, summary) for arm, found in folder.summaries().items() for seed, summary in found.items()]
     most = max((len(summary["scores"]) for _, _, summary in runs), default=0)
     values = [[of[arm].get(seed) for of in measures.values()] for arm, seed, _ in runs]
