@@ -495,7 +495,7 @@ def evaluations(self: RunFolder) -> dict[str, Evaluation]:
     "Return all measurements so far, in order."
     return {cycle: found for cycle in self.cycles if (found := self.evaluation(cycle)) is not None}
 
-
+# %% ../../nbs/5_cycle/02_folder.ipynb #572c50be
 @patch
 def last_trained(self: RunFolder, cycle: str) -> Evaluation | None:
     """Return the last training episodes of a cycle in the original game, as many as a measurement has; None: fewer have
@@ -521,7 +521,7 @@ def reported(self: RunFolder, cycle: str) -> Evaluation | None:
     "Return what a designer reads of the original game after a cycle, measured or trained in; None: nothing."
     return self.evaluation(cycle) if self.reads_measurement(cycle) else self.last_trained(cycle)
 
-
+# %% ../../nbs/5_cycle/02_folder.ipynb #572c50c0
 @patch
 def finished(self: RunFolder) -> bool:
     return self.evaluation(self.cycles[-1]) is not None
