@@ -28,10 +28,13 @@ from envgen_nb.simulators.minigrid import (
     check_installed,
     draw,
     filled,
+    find_level,
     inner_walls,
+    possible_in,
     reachable,
     solvable,
 )
+from envgen_nb.simulators.minigrid_tasks import Blocked
 from envgen_nb.studio.play import Play
 
 LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE = range(6)
@@ -432,3 +435,22 @@ def test_an_agent_learns_to_open_a_door(seed):
         test = simulator.make_vec([chosen], num_envs=100, seed=1_000 + seed, obs="symbols", length=72, episodes=1)
         rates.append(evaluate(agent, test, 1, seed).success[0, -1])
     assert rates[0] < 30 and rates[1] > 90, rates
+
+
+def test_nothing_looks_like_a_target_whose_colour_is_drawn():
+    """Of two boxes of a colour one would be worth nothing, and the agent could not know which."""
+    game = Blocked()
+    made, _ = check_world(game.world_class(), {"distractors": [{"room": [0, 0], "kind": "box", "colour": "green"}]})
+    random = np.random.default_rng(0)
+    for _ in range(60):
+        level = find_level(made, random)
+        assert sum(thing[:2] == level.things[level.target][:2] for thing in level.things.values()) == 1
+
+
+def test_what_cannot_be_reached_is_no_objective():
+    """A key in a room without a door, and a locked door without a key."""
+    walled = world(columns=3, rows=1, openings=False, doors=[door(state="closed")], keys=[
+        {"room": [2, 0], "colour": "red"}], target_room=[1, 0])
+    assert possible_in(find_level(walled, np.random.default_rng(0))) == {"open_door", "reach_target"}
+    assert "no level of this world has it; here there are: open_door, reach_target" in str(
+        check_world(MiniGridWorld, walled.settings() | {"goal": "take_key"})[1][0])

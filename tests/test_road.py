@@ -1,4 +1,5 @@
 """The road: its traffic is highway-env's, its scenes are as they are written, and a run of it can be killed."""
+import contextlib
 import math
 import random
 import shutil
@@ -20,7 +21,7 @@ from envgen_nb.game.conformance import check_simulator
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.game.world import check_world, random_world
 from envgen_nb.simulators.road.picture import CLASSES
-from envgen_nb.simulators.road.simulator import Drive, Road, RoadWorld, Wheel, make_scene
+from envgen_nb.simulators.road.simulator import _PRACTICE, Drive, Road, RoadWorld, Wheel, make_scene
 from envgen_nb.simulators.road.traffic import AGENT, CRASHES, LENGTH, MERGING, STEP, choose, new_cars, put, simulate
 
 PLAIN = {"density": 1, "aggressive": 0, "ahead": "traffic", "merging": 0}      # highway-fast-v0
@@ -165,6 +166,8 @@ def test_what_is_rare_in_the_ordinary_game():
 
 @pytest.mark.parametrize("data, said", [
     ({"ahead": "stopped car", "gap": 40}, "gap: a stopped car is at least 87.5 m ahead of a car with 25 m/s, not 40"),
+    ({"gap": 40}, "gap: a stopped car is at least 87.5 m ahead"),
+    ({"ahead": "car", "gap": 30, "speed": 10}, "gap: a car is at least 37.5 m ahead"),
     ({"ahead": "braking car", "gap": 40, "start_speed": 30}, "at least 60 m"), ({"lanes": 9}, "lanes"),
     ({"ahead": "cow"}, "cow"), ({"weather": "rain"}, "there is no such setting")])
 def test_what_cannot_be_is_said(data, said):
@@ -172,10 +175,20 @@ def test_what_cannot_be_is_said(data, said):
     assert none is None and any(said in str(complaint) for complaint in complaints), complaints
 
 
+@pytest.mark.parametrize("settings", [{"speed": 5, "lanes": 1, "density": 1}, {"speed": 10}, {"density": 1, "speed": 8},
+                                      *(one for made in _PRACTICE.values() for one in made)])
+def test_a_driver_who_brakes_from_the_start_is_not_in_a_crash_at_once(settings):
+    """The traffic is slow, or stands: a world must leave the agent time for it."""
+    with contextlib.closing(Road().make_vec([world(**settings)], num_envs=100, seed=3, episodes=1)) as venv:
+        venv.reset()
+        assert not venv.step(np.full(100, len(Road().actions) - 1))[2].any()
+
+
 def test_warnings_name_what_is_without_effect():
     for settings, field in (({"ahead": "traffic", "gap": 50}, "gap"), ({"density": 0, "braking": 0.5}, "braking"),
                             ({"density": 1, "goal": "no_crash_light"}, "goal"),
-                            ({"merging": 0, "goal": "pass_merge"}, "goal")):
+                            ({"merging": 0, "goal": "pass_merge"}, "goal"),
+                            ({"merging": 0, "lanes": 1, "goal": "pass_car"}, "goal")):
         assert [warning.field for warning in Road().warnings(world(**settings))] == [field]
     generator = random.Random(0)
     for _ in range(30):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+from gymnasium import spaces
 
 import envgen_nb
 from envgen_nb.frames.table import (              # first of all: it says what to install if there is no pyarrow
@@ -187,12 +188,14 @@ def frame_columns(
     ends = [".png", "-clean.png", "-classes.png", "-instances.png"]
     named = ("image", "clean", "classes", "instances")
     found = {"frame": value_column(first + np.arange(len(rows)))}
-    found |= {name: image_column(files, [path + end for path in paths])
+    found |= {name: image_column(files, [path + end for path in paths], rgb=name in ("image", "clean"))
               for name, files, end in zip(named, pictures, ends, strict=True)}
     found["present"] = _texts(columns["present"], labeller.classes)
     found["objects"] = _objects(played, rows, labeller.classes)
     found |= {name: value_column(values) for name, values in columns["state"].items()}
-    found["action"] = class_column(columns["action"], simulator.actions)
+    continuous = isinstance(simulator.action_space, spaces.Box)
+    found["action"] = value_column(columns["action"]) if continuous else class_column(
+        columns["action"], simulator.actions)
     found |= {name: value_column(columns[name]) for name in ("reward", "return_to_go", "terminated", "truncated")}
     found["achievements"] = _texts(columns["unlocked"], simulator.objectives)
     found |= {name: value_column(columns[name]) for name in ("step", "layout")}
@@ -352,6 +355,9 @@ def frames(
         raise ValueError(f"{simulator.name} labels no pictures; docs/guides/frames.md says how a game does")
     if minari:
         check_minari()
+    if late := [k for k, world in enumerate(worlds, 1) if world is not None and simulator.start_moment(world)]:
+        raise ValueError(f"world {late[0]} starts from moments of the agent's own episodes, and frames have no agent "
+                         "that trains: leave it out")
     player, about = find_policy(simulator, policy)
     settings = FramesSettings(simulator.name, tuple(worlds), about, count, versions=_versions(simulator), **options)
     out, record, total = Path(out), settings.record(), count * (1 + minari)

@@ -27,10 +27,11 @@ Column = tuple[pa.Array, Any]      # with the type in the form of `datasets.Feat
 def image_column(
     files: Sequence[bytes],    # PNG, or another format that Pillow opens
     names: Sequence[str],      # of the files, if they are ever written
+    rgb: bool = False,         # `datasets` is to give colours, also of files with a palette; False: as they are
 ) -> Column:
     "Pictures."
     parts = [pa.array(files, pa.binary()), pa.array(names, pa.string())]
-    return pa.StructArray.from_arrays(parts, ["bytes", "path"]), {"_type": "Image"}
+    return pa.StructArray.from_arrays(parts, ["bytes", "path"]), {"_type": "Image"} | ({"mode": "RGB"} if rgb else {})
 
 
 def class_column(

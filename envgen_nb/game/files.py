@@ -23,6 +23,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -261,7 +262,14 @@ def hold_folder(
     path = Path(folder) / name
     with _open_lock(path, "a+") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for last in (False, False, True):               # `holder` of another process has it for a moment
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if last:
+                        raise
+                    time.sleep(0.02)
         except BlockingIOError:
             file.seek(0)
             raise FolderInUse(f"{folder} is in use by process {file.read().strip() or 'unknown'}; wait for it, "

@@ -126,6 +126,7 @@ class SimpleVectorEnv(EpisodeVectorEnv):
 
     def render(self) -> tuple[np.ndarray, ...]:
         "Each sub-environment's picture."
+        self.need("picture")
         return tuple(game.picture() for game in self.games)
 
 # %% ../../nbs/1_game/07_simple.ipynb #c0b1e722
@@ -263,6 +264,7 @@ class SimpleLabeller(Labeller):
         return game.labels()
 
     def labels(self, state: SimpleVectorEnv) -> Labels:
+        state.need("picture to label")
         found = [self.label(game) for game in state.games]
         return Labels(**concat_rows([_as_row(one._asdict()) for one in found]))
 

@@ -124,7 +124,7 @@ def concat_rows(
     "Concatenate arrays whose rows may be of different sizes; shorter rows are filled up with zeros or empty texts."
     if isinstance(parts[0], Mapping):
         return {name: concat_rows([part[name] for part in parts]) for name in parts[0]}
-    shape = max(part.shape[1:] for part in parts)
+    shape = tuple(map(max, zip(*(part.shape[1:] for part in parts), strict=True)))
     out, row = np.zeros((sum(map(len, parts)), *shape), np.result_type(*parts)), 0
     for part in parts:
         out[(slice(row, row + len(part)), *map(slice, part.shape[1:]))] = part

@@ -6,8 +6,8 @@
 __all__ = ['COLOURS', 'Colour', 'Objective', 'Room', 'LAYOUT', 'Cell', 'SHUT', 'LENGTH', 'REACH', 'KINDS', 'ONE_HOT', 'GRIDS',
            'NOTHING', 'SYMBOLS', 'CONDITIONS', 'NEEDS', 'AT_HAND', 'TASK', 'RULES', 'BEFORE', 'Door', 'Key',
            'Distractor', 'MiniGridWorld', 'filled', 'Thing', 'MiniGridLevel', 'inner_walls', 'draw', 'reachable',
-           'solvable', 'find_level', 'possible_in', 'problems', 'check_installed', 'minigrid_object', 'engine',
-           'one_hot', 'at_hand', 'on_black', 'Rooms', 'MiniGrid']
+           'within_reach', 'solvable', 'find_level', 'possible_in', 'problems', 'check_installed', 'minigrid_object',
+           'engine', 'one_hot', 'at_hand', 'on_black', 'Rooms', 'MiniGrid']
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #0a37e48f
 import functools
@@ -144,6 +144,7 @@ class MiniGridLevel(NamedTuple):
     blockers: tuple[Cell, ...]       # where the balls lie that block doors
     agent: Cell
     direction: int                   # 0: right, 1: down, 2: left, 3: up
+    reach: frozenset[Cell] = frozenset()      # `within_reach`; empty: it was not looked for
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #e6e6d153
 def inner_walls(world: MiniGridWorld) -> list[tuple[Cell, str]]:
@@ -200,6 +201,8 @@ def draw(
     keys = [(key.room, _unlike("box", "grey", target)._replace(holds=Thing("key", key.colour)) if key.in_box
              else Thing("key", key.colour)) for key in world.keys]
     others = [(other.room, Thing(other.kind, other.colour)) for other in world.distractors]
+    if target in [thing for _, thing in others]:            # with the colour that was drawn
+        return None
     cells = []
     for room, thing in [(world.target_room, target), *keys, *others]:
         places = free(room, beside)
@@ -227,23 +230,31 @@ def reachable(
     return found
 
 
+def within_reach(level: MiniGridLevel) -> set[Cell]:
+    "Return the cells that the agent can come to, also by taking what is in the way and opening doors; and the target."
+    queue, found, colours, locked = [level.agent], {level.agent}, set(), []
+    for x, y in queue:                                       # which grows
+        for cell in ((x + 1, y), (x, y + 1), (x - 1, y), (x, y - 1)):
+            if cell in found:
+                continue
+            found.add(cell)
+            thing = level.things.get(cell)
+            if thing is None or thing.state in ("open", "closed"):
+                queue.append(cell)
+            elif cell != level.target and thing.kind in ("key", "ball", "box"):
+                queue.append(cell)
+                colours |= {one.colour for one in (thing, thing.holds) if one and one.kind == "key"}
+            elif thing.kind == "door":
+                locked.append(cell)
+        for cell in [door for door in locked if level.things[door].colour in colours]:
+            locked.remove(cell)
+            queue.append(cell)
+    return {*queue} | ({level.target} & found)
+
+
 def solvable(level: MiniGridLevel) -> bool:
     "True if the target can be reached."
-    things, colours, before = dict(level.things), set(), None
-    while len(things) != before:
-        before = len(things)
-        found = reachable(things, level.agent)
-        if level.target in found:
-            return True
-        for cell in found & set(things):
-            thing = things[cell]
-            if thing.kind in ("key", "ball", "box"):
-                colours |= {one.colour for one in (thing, thing.holds) if one and one.kind == "key"}
-                del things[cell]
-        for cell in found & set(things):
-            if things[cell].kind == "door" and (things[cell].state != "locked" or things[cell].colour in colours):
-                del things[cell]
-    return False
+    return level.target in within_reach(level)
 
 # %% ../../nbs/9_simulators/minigrid/01_minigrid.ipynb #d1c24984
 def find_level(
@@ -254,8 +265,8 @@ def find_level(
     "A level that can be solved; `ValueError` if none was found, with why not the last time."
     for _ in range(tries):
         level = draw(world, random)
-        if level and solvable(level):
-            return level
+        if level and level.target in (found := within_reach(level)):
+            return level._replace(reach=frozenset(found))
     raise ValueError("the target cannot be reached; it needs a way through doors, each locked one with a key of its "
                      "colour that can be reached before it, or openings" if level else
                      "there is too little room in a room for what is to be in it")
@@ -265,10 +276,12 @@ SHUT = ("closed", "locked")     # states of a door that can be opened: to close 
 
 
 def possible_in(level: MiniGridLevel) -> set[str]:
-    "The objectives that an episode in a level has."
-    things = level.things.values()
+    "The objectives that an episode in a level has: what the agent cannot reach is none."
+    found = level.reach or within_reach(level)
+    things = [thing for cell, thing in level.things.items() if cell in found]
     hidden = any(thing.holds for thing in things)
-    has = {"open_box": hidden, "move_ball": level.blockers, "take_key": hidden or any(t.kind == "key" for t in things),
+    has = {"open_box": hidden, "move_ball": found & set(level.blockers),
+           "take_key": hidden or any(thing.kind == "key" for thing in things),
            "open_door": any(thing.state in SHUT for thing in things), "reach_target": True}
     return {name for name, there in has.items() if there}
 
@@ -286,8 +299,9 @@ def problems(world: MiniGridWorld) -> list[str]:
     places = [(door.room, door.side) for door in known.doors]
     wrong += [f"doors[{k}]: that wall has a door already" for k, place in enumerate(places) if place in places[:k]]
     wrong += [f"doors[{k}].side: there is no room on that side" for k, place in enumerate(places) if place not in walls]
-    wrong += [f"distractors[{k}].colour: it looks like the target" for k, other in enumerate(known.distractors)
-              if (other.kind, other.colour) == (known.target, known.target_colour)]
+    alike = [(k, other.colour) for k, other in enumerate(known.distractors) if other.kind == known.target]
+    drawn = {filled(world, np.random.default_rng(k)).target_colour for k in range(20) if alike}    # one, if it is fixed
+    wrong += [f"distractors[{k}].colour: it looks like the target" for k, colour in alike if drawn == {colour}]
     if not wrong:
         try:
             level = find_level(world, np.random.default_rng(0), tries=20)
@@ -536,7 +550,7 @@ def warnings(self: MiniGrid, world: World | None = None) -> list[Complaint]:
     known = filled(world, np.random.default_rng(0))
     locked = {door.colour for door in known.doors if door.state == "locked"}
     full = len(inner_walls(known)) == len(known.doors)
-    found = [("target_colour", "a goal is always green")] * (world.target == "goal")
+    found = [("target_colour", "a goal is always green")] * (known.target == "goal")
     found += [("goal", "reaching the target ends an episode in any case")] * (world.goal == "reach_target")
     found += [("openings", "each wall between two rooms has a door")] * full
     found += [("keys", f"keys[{k}]: no locked door is {key.colour}") for k, key in enumerate(known.keys)

@@ -397,8 +397,10 @@ class Walker(SimpleSimulator):
 def warnings(self: Walker, world: World | None = None) -> list[Complaint]:
     "Settings of a world that change nothing, and why."
     if world is None or not world.course:
-        return [Complaint("there is no course, and gap is between its obstacles", field="gap")] * bool(
-            world and world.gap)
+        found = [("gap", "there is no course, and gap is between its obstacles")] * bool(world and world.gap)
+        found += [("goal", "no obstacle of the ordinary game is so large")] * bool(
+            world and world.goal and world.goal.startswith("pass_large"))
+        return [Complaint(why, field=name) for name, why in found]
     ground = Ground(0.0, np.random.default_rng(0))
     _segments(ground, world)
     found = []

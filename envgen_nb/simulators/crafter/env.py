@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 from .reference import ACTIONS, AREA, ITEMS, LENGTH, OBJECTIVES, SIZE
 from .vector import CrafterVectorEnv, check_engine
 from .world import CrafterWorld
-from ...game.vector import step_limits
+from ...game.vector import check_number, step_limits
 
 # %% ../../../nbs/9_simulators/crafter/18_env.ipynb #1dc81f15
 def check_render_mode(render_mode: Any) -> None:
@@ -141,6 +141,7 @@ def make_crafter_vec(
     if world is not None and "worlds" in options:
         raise ValueError("either one world for all, or worlds")
     if max_episode_steps is not None:
+        check_number("max_episode_steps", max_episode_steps, 1)
         limits = step_limits(length, len(options.get("worlds", (world,))), LENGTH, LENGTH)
         length = [min(limit, max_episode_steps) for limit in limits]
     usual = {"worlds": (world,), "seed": np.random.SeedSequence().entropy % 2 ** 63}

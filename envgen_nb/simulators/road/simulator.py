@@ -44,8 +44,8 @@ Objective = Literal["keep_lane", "pass_car", "pass_five", "brake_in_time", "pass
 class RoadWorld(World):
     "A driving scene; with nothing set, one of those of the ordinary game."
     constraints: ClassVar[tuple[str, ...]] = (
-        "A stopped car is at least start_speed² / 10 + start_speed metres ahead, a braking one 2 · start_speed, so "
-        "that a crash can be avoided.",
+        "A stopped car is at least start_speed² / 10 + start_speed metres ahead, a braking one 2 · start_speed, any "
+        "other d² / 10 + d, where d is start_speed - speed, so that a crash can be avoided.",
     )
     lanes: int | None = Field(None, ge=1, le=5, description="lanes of the road; 3 in the ordinary game")
     density: float | None = Field(None, ge=0.0, le=2.0, description="how close cars follow each other; 0: there are "
@@ -72,9 +72,10 @@ class RoadWorld(World):
 
     @model_validator(mode="after")
     def _avoidable(self) -> "RoadWorld":
-        least = least_gap(self, self.ahead)
+        ahead = self.ahead or "stopped car"               # if not set, it is that in one episode of ten
+        least = least_gap(self, ahead)
         if self.gap is not None and self.gap < least:
-            raise ValueError(f"gap: a {self.ahead} is at least {least:g} m ahead of a car with {start_speed(self):g} "
+            raise ValueError(f"gap: a {ahead} is at least {least:g} m ahead of a car with {start_speed(self):g} "
                              f"m/s, not {self.gap:g}: the crash could not be avoided")
         return self
 
@@ -87,7 +88,9 @@ def start_speed(world: RoadWorld) -> float:
 def least_gap(world: RoadWorld, ahead: str | None) -> float:
     "Return from how far a crash with what is ahead can be avoided, metres."
     speed = start_speed(world)
-    return max(10, {"stopped car": speed * speed / 10 + speed, "braking car": 2 * speed}.get(ahead, 0))
+    closer = max(0.0, speed - (21.0 if world.speed is None else world.speed))      # in a second
+    return max(10, {"stopped car": speed * speed / 10 + speed, "braking car": 2 * speed}.get(ahead, 0),
+               closer * closer / 10 + closer)
 
 # %% ../../../nbs/9_simulators/road/03_simulator.ipynb #c97f7c43
 CARS = 20                                                        # beside the agent's, as in highway-fast-v0
@@ -117,6 +120,10 @@ def make_scene(world: RoadWorld, random: np.random.Generator) -> Scene:
     cars = _place(world, lanes, density, random)
     if merging:
         cars[0]["y"], cars[0]["lane"], cars[0]["target_lane"] = WIDTH * (lanes - 1), lanes - 1, lanes - 1
+    if world.speed is not None:                           # slow traffic is not just before the agent
+        near = (cars["lane"] == cars[0]["lane"]) & (cars["x"] < cars[0]["x"] + LENGTH + least_gap(world, "car"))
+        near[0] = False
+        cars = cars[~near]
     cars = _characters(cars, world, random)
     if ahead != "traffic":
         cars = _put_ahead(cars, world, ahead, random)
@@ -195,8 +202,9 @@ class Drive(Game):
         others = self.cars[1:]
         traffic, stops = (others["kind"] != BARRIER).sum(), others["kind"] == TRAFFIC
         stops &= (others["crashed"] > 0) | np.isfinite(others["brake_at"])
+        room = self.lanes > 1 or self.end > 0                # to pass a car
         self.possible = {"keep_lane"} | {name for name, there in (
-            ("pass_car", traffic > 0), ("pass_five", traffic > 4), ("brake_in_time", traffic > 0),
+            ("pass_car", traffic > 0 and room), ("pass_five", traffic > 4 and room), ("brake_in_time", traffic > 0),
             ("pass_stopped", stops.any()), ("pass_merge", self.end > 0),
             (f"no_crash_{self.name}", (world.length or SECONDS) >= SECONDS)) if there}
         self._look()
@@ -349,7 +357,7 @@ _PRACTICE = {
     "keep_lane": [{"density": 0}, {"density": 0.5, "speed": 25}],
     "pass_car": [{"density": 0.5, "speed": 10}, {"density": 0.5, "ahead": "car", "gap": 40, "speed": 15}],
     "pass_five": [{"density": 1, "speed": 8}, {"density": 1, "speed": 15}],
-    "brake_in_time": [{"lanes": 1, **_DANGER}, {"lanes": 1, "density": 1, "ahead": "car", "gap": 30, "speed": 10}],
+    "brake_in_time": [{"lanes": 1, **_DANGER}, {"lanes": 1, "density": 1, "ahead": "car", "gap": 50, "speed": 10}],
     "pass_stopped": [{"density": 0, "ahead": "stopped car", "gap": 120},
                      {"density": 0.5, "ahead": "stopped car", "gap": 90}],
     "pass_merge": [{"density": 0, "merging": 1}, {"density": 0.5, "merging": 2}],
@@ -406,7 +414,8 @@ def warnings(self: Road, world: World | None = None) -> list[Complaint]:
     if world.density == 0:
         found += [Complaint("density is 0, so there are no cars to which it applies", field=name)
                   for name in ("aggressive", "braking") if getattr(world, name)]
-    never = {"pass_car": alone, "pass_five": world.density == 0, "brake_in_time": alone,
+    narrow = world.lanes == 1 and world.merging == 0
+    never = {"pass_car": alone or narrow, "pass_five": world.density == 0 or narrow, "brake_in_time": alone,
              "pass_stopped": world.ahead in ("traffic", "car") and not world.braking, "pass_merge": world.merging == 0,
              **{f"no_crash_{name}": (world.length or SECONDS) < SECONDS or (
                  world.density is not None and traffic_name(world.density) != name) for name in DENSITIES}}
