@@ -1042,21 +1042,27 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
 
     pickaxe = measured("transfer_4m", "success at make_iron_pickaxe")
     rare = readings("original")["recall of rare classes, %"]
+    by_hand = {what: [paired(*({seed: run[what][k] for seed, run in runs_of("human")[arm].items()}
+                               for arm in ("rare_hand", "rare"))) for k in range(6)] for what in ("scores", "returns")}
     return [
         ("README.md", "`fixed` is ahead of `random` by {:.1f} in area: one reply for",
          [_more("paper", "fixed", "random", AREA)]),
         ("README.md", "beside the best plain PPO: score {:.1f}, {:+.1f}, return {:+.1f};",
          [_end("ladders", "once"), *ladders("once", "plain")]),
-        ("README.md", "has {:.1f} (return {:.1f}) at ten million steps with a person's ladders, two seeds without: "
-         "{:.1f}, {:.1f}; human",
-         [_end("human", "rare_hand"), alone("rare_hand", RETURN, "human").value,
-          *measured("human", SCORE)["rare"].values()]),
-        ("results_human", "these two seeds end at {:.1f} and {:.1f}:", [*measured("human", SCORE)["rare"].values()]),
+        ("README.md", "has {:.1f} (return {:.1f}) at ten million steps; with a person's ladders {:+.1f}; human",
+         [_end("human", "rare"), alone("rare", RETURN, "human").value, by_hand["scores"][5]]),
+        ("results_human", "at two million steps, {:+.1f} at four, {:+.1f} at ten, where it is {:+.1f} in return.",
+         [*(by_hand["scores"][k] for k in (2, 5)), by_hand["returns"][5]]),
+        ("results_human", "paired by seed: {:+.1f} in score at two million", [by_hand["scores"][1]]),
+        ("results_human", "under the curve of ten million steps {:+.1f}.", [_more("human", "rare_hand", "rare", AREA)]),
+        *((page, text, [mean(sorted(_after("rare", "scores").items())[2][1]), by_hand["scores"][2]]) for page, text in (
+            ("human", "without the ladders it is {:.1f}, and that they help was not shown, {:+.1f}."),
+            ("results_ladders", "it has {:.1f} after four million steps alone, and a person's ladders add {:+.1f} ("))),
         ("human", "ten seeds have {:.1f} after four million steps",
          [mean(sorted(_after("rare_hand", "scores").items())[2][1])]),
-        ("results_human", "and has {:.1f} after ten million.", [_end("human", "rare_hand")]),
+        ("results_human", "and has {:.1f} after ten million: without", [_end("human", "rare")]),
         ("results_human", "{:.1f} at ten million steps and {:.1f} at four.",
-         [mean(values) for _, values in sorted(_after("rare_hand", "scores").items())[:1:-3]]),
+         [mean(values) for _, values in sorted(_after("rare", "scores").items())[:1:-3]]),
         ("results_human", "the score over the training is higher by {:.1f}; at the end it may be, {:+.1f}, and so may "
          "sleep: {:+.1f} percentage points of the episodes. With c = 2 there is more sleep, {:+.1f},",
          [*(_changes("rarity_coef 1", which) for which in ("score_training", "score_policy", "wake_up")),

@@ -29,6 +29,7 @@ from .. import __version__
 from ..game.files import check_folder, hold_folder, holder, machine, usable_cores, write_text
 from ..game.world import printable
 from ..game.simulator import games, get_simulator, make_vec
+from ..game.vector import random_actions
 
 # %% ../../nbs/extras/05_check.ipynb #5a12457c
 @dataclass(frozen=True)
@@ -139,10 +140,12 @@ def compare_engine(
 # %% ../../nbs/extras/05_check.ipynb #33a05706
 def play_game(name: str) -> str:
     "Make a step in a game."
-    get_simulator(name).check_installed()
-    with closing(make_vec(name, num_envs=1)) as venv:
+    import numpy as np
+    game = get_simulator(name)
+    game.check_installed()
+    with closing(game.make_vec(num_envs=1, obs=game.observations[0])) as venv:
         venv.reset()
-        venv.step([0])
+        venv.step(random_actions(game.action_space, (1,), np.random.default_rng(0)))
     return "plays"
 
 

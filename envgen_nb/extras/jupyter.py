@@ -41,7 +41,7 @@ def is_outdated(copy: Path, source: Path) -> bool:
     "True if the kit's notebook has other cells than those that a copy was made from."
     try:
         made_from = json.loads(copy.read_text(encoding="utf-8"))["metadata"].get(MADE_FROM)
-    except (OSError, ValueError, LookupError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):         # no notebook
         return False
     return made_from not in (None, fingerprint(json.loads(source.read_text(encoding="utf-8"))))
 
@@ -78,11 +78,25 @@ class ReadOnlyKit(AsyncLargeFileManager):
         "True if a file may be changed; JupyterLab then saves it by itself."
         return not self._stored(path) and super().is_writable(path)
 
-    async def save(self, model: dict[str, Any], path: str = "") -> dict[str, Any]:
-        "Save a file; error 403 for a stored notebook."
+    def _refuse(self, path: str) -> None:
         if self._stored(path):
             raise HTTPError(403, f"{path} belongs to the kit and is read-only here: save it under another name")
+
+    async def save(self, model: dict[str, Any], path: str = "") -> dict[str, Any]:
+        "Save a file; error 403 for a stored notebook."
+        self._refuse(path)
         return await super().save(model, path)
+
+    async def rename_file(self, old_path: str, new_path: str) -> None:
+        "Rename a file; error 403 for a stored notebook, or a new one beside these."
+        self._refuse(old_path)
+        self._refuse(new_path)
+        await super().rename_file(old_path, new_path)
+
+    async def delete_file(self, path: str) -> None:
+        "Delete a file; error 403 for a stored notebook."
+        self._refuse(path)
+        await super().delete_file(path)
 
 # %% ../../nbs/extras/06_jupyter.ipynb #580557c6
 def start_lab(

@@ -71,7 +71,7 @@ def absent(run: RunFolder) -> list[str]:
 def command(run: RunFolder) -> str:
     "Return the command that makes the same run again."
     kept, kits = load_templates(run.file(RunFolder.TEMPLATES)), load_templates()
-    own = any(getattr(kept, name) != getattr(kits, name) for name in ("first", "update", "no_feedback", "worlds"))
+    own = kept.texts != kits.texts
     settings = run.settings.model_copy(update={"templates": str(run.file(RunFolder.TEMPLATES)) if own else "default"})
     named = {"designer", "preset", "seed", *game_defaults(settings.simulator),
              *settings.model_dump(exclude_defaults=True)}

@@ -13,6 +13,7 @@ import os
 import re
 import time
 import weakref
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,11 @@ from .studio import Studio
 # %% ../../nbs/8_studio/15_classroom.ipynb #052ad972
 def read_name(text: str) -> str:
     "Return a name as it is kept; `ValueError` in plain words."
-    name = " ".join(text.split()).rstrip(".")
+    name = unicodedata.normalize("NFC", " ".join(text.split())).rstrip(".")
     if not name:
         raise ValueError("write your name first, or that of your group")
-    if len(name) > 40 or not re.fullmatch(r"[^\W_][\w .'-]*", name):
+    plain = "".join(sign for sign in name if not unicodedata.category(sign).startswith("M"))      # without vowel signs
+    if len(name) > 40 or not re.fullmatch(r"[^\W_][\w .'’-]*", plain):
         raise ValueError("a name begins with a letter or a digit, has letters, digits, spaces, dots and dashes, and at "
                          "most 40 of them")
     return name

@@ -353,7 +353,7 @@ def texts_to_compare(paths: Iterable[Path]) -> dict[str, Callable[[], str]]:
         run = RunFolder(path)
         for place, name in conversations(run).items():
             for what, file in (("prompt", RunFolder.PROMPT), ("reply", RunFolder.REPLY)):
-                if run.text(place, file) is not None:
+                if run.file(file, place).exists():
                     found[f"{path.name}, {name}: {what}"] = functools.partial(run.text, place, file)
     for name in template_names():
         for kind in ("first", "update", "ladders", "correction"):

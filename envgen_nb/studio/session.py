@@ -236,6 +236,7 @@ class Session(HasTraits):
     def __init__(self, run: RunFolder | str | Path | None = None):
         super().__init__()
         self._relay, self._wait = Relay(self._take), Wait()
+        self.pending: list[Callable[[], None]] = []        # of views that write edits a little later
         self._going, self._stop_at = threading.Event(), float("inf")   # cleared: paused; when a rollout is broken off
         self.every.add(self)
         if run is not None:
@@ -267,7 +268,9 @@ class Session(HasTraits):
             self.version += 1
 
     def must_be_idle(self) -> None:
-        "Raise `EditError` while an action is going on."
+        "Write what was edited and is still waiting for that; raise `EditError` while an action is going on."
+        for write in self.pending:
+            write()
         if self.busy:
             raise EditError("something is going on in this run: wait for it, or stop it first")
 
@@ -386,7 +389,9 @@ def _take_end(self: Session, failure: str) -> None:
     before, stopped = self.training.get("done", 0), self.stopping
     self.paused = self.stopping = self.busy = False
     self.error, self.doing = failure, ""
-    self._show(RunFolder(self.run.path))
+    with show_errors(self):
+        self._show(RunFolder(self.run.path))
+    self.error = failure or self.error              # a run that was renamed: that says more than what is missing
     kept = self.training.get("done", 0)
     if stopped and kept < before:
         self.said = (f"Stopped in the middle of a rollout: the run goes on from step {kept:,}, where it was saved "

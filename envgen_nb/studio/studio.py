@@ -19,7 +19,7 @@ from fastcore.basics import patch
 from IPython import get_ipython
 from IPython.display import HTML, display
 
-from ..cycle.edit import EditError, change_templates
+from ..cycle.edit import PLAN, EditError, change_templates
 from ..cycle.context import as_designed
 from ..cycle.folder import RunFolder
 from ..cycle.runs import different, load_agent, open_run, runs_folder
@@ -111,6 +111,7 @@ class CycleWorlds:
         self.session, self.state, self.kind, self.measured, self.shown = session, None, None, None, None
         self.showing = False                       # True while the worlds change because the run did
         self.changes = Relay(lambda _: session.edit(self.state.designs))
+        session.pending.append(self.changes.flush)         # another run is not opened before that
         self.which = field(widgets.Dropdown, "Cycle", "whose worlds are shown")
         self.status, self.place = widgets.HTML(), column()
         self.rows = StageRows(session)
@@ -220,7 +221,7 @@ class Studio:
         self.drafts = Relay(self._keep)
         self.did, self.following = "", False                  # the latest action; True: its page is opened
         self.handle, self.pictured = None, 0.0
-        if settings and different(session.run, wanted := load_settings(**settings)):
+        if settings and session.run is not None and different(session.run, wanted := load_settings(**settings)):
             session.wanted = wanted
         bind(session, ["run"], self._opened)
         bind(session, ["version"], self._news)
@@ -309,6 +310,9 @@ def _opened(self: Studio) -> None:
         self.drafts.flush()                            # the texts of the run before
         self.edited, self.used = run, used_texts(run)
         show_run(self.editor, run, LABELS if other else [*ASKED, *LIMITS])
+    elif any(getattr(run.settings, name) != getattr(self.editor.like, name) for name in PLAN):
+        for name in PLAN:                                  # it goes on after its end
+            setattr(self.editor, name, getattr(run.settings, name))
     self.editor.like = run.settings
 
 
