@@ -11,9 +11,10 @@ from chat_server import ChatServer, answer, status
 
 import envgen_nb.extras.check
 from envgen_nb.cycle.settings import read_ini
-from envgen_nb.extras.check import check, check_packages, check_runs, check_settings, report
+from envgen_nb.extras.check import check, check_packages, check_runs, check_settings, play_game, report
 from envgen_nb.extras.cli import main
 from envgen_nb.game.files import hold_folder
+from envgen_nb.game.simulator import get_simulator
 
 ENVGEN = Path(sys.executable).parent / "envgen"
 KEY = "sk-thekeythatmustnotbetold"
@@ -175,3 +176,12 @@ def test_the_old_name_of_a_key_is_read_and_said(tmp_path, capsys):
     (tmp_path / "settings.ini").write_text("[designer]\nprovider = random\n")
     assert read_ini(tmp_path / "settings.ini")["designer"] == {"name": "random"}
     assert "[designer] provider is now called name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["minigrid", "road", "walker"])
+def test_a_step_is_made_in_games_without_pixels_or_with_continuous_actions(name):
+    try:
+        get_simulator(name).check_installed()
+    except ImportError as error:
+        pytest.skip(str(error))
+    assert play_game(name) == "plays"

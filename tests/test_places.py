@@ -1,4 +1,5 @@
 """Where people work: folders that cannot be made, file systems without locks, homes that cannot be written."""
+import asyncio
 import errno
 import json
 import os
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from tornado.web import HTTPError
 
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.folder import RunFolder
@@ -21,6 +23,7 @@ from envgen_nb.experiment.places import make_place
 from envgen_nb.experiment.schedule import run_experiment
 from envgen_nb.extras.check import check_jupyter, check_runs
 from envgen_nb.extras.cli import main
+from envgen_nb.extras.jupyter import STORED, ReadOnlyKit
 
 PLAIN = {"designer": "none", "num_cycles": 1}
 
@@ -169,3 +172,13 @@ def test_an_experiment_runs_no_code_of_the_working_directory(here):
     place = make_place("local", 1)
     changes = [change.what for change in run_experiment(folder, place, [("one", 0)]) if change]
     assert changes == ["started", "done"], (here / "small" / "one" / "seed-0.log").read_text()
+
+
+def test_the_kits_notebooks_can_be_read_and_nothing_else():
+    """Not saved, renamed or deleted, and nothing is put beside them."""
+    kit, page = ReadOnlyKit(root_dir=str(STORED.parent)), "nbs/00_envgen.ipynb"
+    for call in (kit.delete_file(page), kit.rename_file(page, "other.ipynb"), kit.rename_file("mine.ipynb", page),
+                 kit.save({"type": "notebook"}, page)):
+        with pytest.raises(HTTPError, match="read-only here"):
+            asyncio.run(call)
+    assert (STORED / "00_envgen.ipynb").exists() and not kit.is_writable(page)

@@ -1,4 +1,5 @@
 """The studio without a browser: its state is driven as its buttons drive it."""
+import asyncio
 import contextlib
 import json
 import os
@@ -20,17 +21,18 @@ from envgen_nb.agent.learner import tree_index
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.create import create_run
 from envgen_nb.cycle.edit import change_templates
-from envgen_nb.cycle.events import worked
+from envgen_nb.cycle.events import Accepted, worked
 from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.runs import newest_run, open_run
 from envgen_nb.cycle.settings import SettingsError, make_settings
 from envgen_nb.designer.prompt import load_templates
 from envgen_nb.designer.reply import Design
-from envgen_nb.game.files import hold_folder, read_jsonl
+from envgen_nb.game.files import hold_folder, read_jsonl, write_text
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.results import history
 from envgen_nb.results.figures import BEFORE_EDIT, worlds_html
+from envgen_nb.studio.classroom import read_name
 from envgen_nb.studio.compare import Comparison
 from envgen_nb.studio.conversation import conversation_html, drafts_view, manual_view, start_from
 from envgen_nb.studio.editor import Editor, apply, show_run
@@ -430,6 +432,44 @@ def test_the_curves_are_those_of_the_run_that_is_open(tmp_path, whole):
             logged = [record for cycle in session.run.cycles for record in session.run.metrics(cycle)]
             seconds = sum(sum(record["seconds"].values()) for record in logged)
             assert charts.clock[-1][1] == pytest.approx(seconds, abs=0.01 * len(logged))
+
+
+def test_an_edit_that_waits_is_written_into_its_own_run(tmp_path):
+    """Edits are written half a second later; another run may be open by then."""
+    runs = [create_run(make_settings(**SMALL | {"num_worlds": count}, designer="random"), tmp_path / f"run-{count}")
+            for count in (2, 1)]
+    for run in runs:
+        next(event for event in run_cycles(run.path) if isinstance(event, Accepted))
+
+    async def edit_and_open():                                       # with an event loop, as in JupyterLab
+        studio = Studio(runs[0])
+        gallery = studio.worlds.state
+        gallery.designs = (replace(gallery.designs[0], world=runs[0].original), *gallery.designs[1:])
+        assert studio.worlds.changes.items
+        studio.session.open(runs[1].path)
+        return studio.session.error
+
+    assert asyncio.run(edit_and_open()) == ""
+    edited, other = (RunFolder(run.path) for run in runs)
+    assert len(edited.worlds("cycle-1")) == 2 and edited.worlds("cycle-1")[0] == edited.original
+    assert len(other.worlds("cycle-1")) == 1 and not other.file(RunFolder.EDITED, "cycle-1").exists()
+
+
+def test_a_damaged_newest_run_is_named_and_the_studio_opens(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = open_run("", again=True, **SMALL)
+    write_text(run.path / "cycle-0" / "evaluation.json", "{")
+    studio = Studio(open_run("", again=True, **SMALL), **SMALL)
+    assert studio.session.run is None and "evaluation.json" in studio.session.error
+
+
+def test_names_are_written_in_all_scripts():
+    for name in ("नीता", "அம்மா", "مُحَمَّد", "O’Neill", "Anne-Marie 2"):
+        assert read_name(f" {name} ") == name
+    assert read_name("Jose\u0301") == "Jos\u00e9"                     # composed: one folder for both
+    for name in ("", "../up", "a/b", "-", "x" * 41):
+        with pytest.raises(ValueError, match="name"):
+            read_name(name)
 
 
 def test_a_notebook_that_is_run_again_goes_on_with_the_newest_run(tmp_path, monkeypatch):
