@@ -165,7 +165,7 @@ class Comparison(HasTraits):
 
     def __init__(self, session: Session):
         super().__init__()
-        self.session, self.table = session, RunTable()
+        self.session, self.table, self.reads = session, RunTable(), 0
         self.relay = Relay(self._take)
         self.table.views = read_views()
         self.table.observe(lambda change: write_json(runs_folder() / VIEWS, change.new), "views")
@@ -173,7 +173,7 @@ class Comparison(HasTraits):
 
     def read(self) -> None:
         "Look for runs: kept summaries are shown at once, the other runs are read one after the other."
-        folder = Path(self.folder).expanduser()
+        folder, self.reads = Path(self.folder).expanduser(), self.reads + 1
         self.error = f"There is no folder {folder}. Name a folder that holds runs, or learners' folders." * bool(
             self.folder and not folder.is_dir())
         paths = find_runs(self.folder) if self.folder else [*choices(self.session), *find_runs()]
@@ -183,21 +183,24 @@ class Comparison(HasTraits):
         if not self.table.chosen and self.session.run is not None:
             self.table.chosen = [str(self.session.run.path.resolve())]
         if left and self.relay.loop is not None:
-            threading.Thread(target=self._work, args=(left,), daemon=True).start()
+            threading.Thread(target=self._work, args=(left, self.reads), daemon=True).start()
         elif left:
-            self._work(left)
+            self._work(left, self.reads)
 
-    def _work(self, paths: Sequence[Path]) -> None:
+    def _work(self, paths: Sequence[Path], number: int) -> None:
         "Read the runs without a kept summary, on a thread."
         for path in paths:
-            self.relay.put((path, read_run(path)), within=0.5)
+            if number != self.reads:                           # another folder is looked at
+                return
+            self.relay.put((number, path, read_run(path)), within=0.5)
         self.relay.flush() if self.relay.loop is None else None
 
-    def _take(self, bundle: list[tuple[Path, Summary | str]]) -> None:
+    def _take(self, bundle: list[tuple[int, Path, Summary | str]]) -> None:
         "Take the summaries that were read, on the interface's thread."
+        read = {path: one for number, path, one in bundle if number == self.reads}
         with catch_errors(self):
-            self.damaged = self.damaged | {path: one for path, one in bundle if isinstance(one, str)}
-            self.found = self.found | {path: one for path, one in bundle if isinstance(one, dict)}
+            self.damaged = self.damaged | {path: one for path, one in read.items() if isinstance(one, str)}
+            self.found = self.found | {path: one for path, one in read.items() if isinstance(one, dict)}
 
     def chosen(self) -> dict[Path, Summary]:
         "Return the chosen runs, in the order of the list."

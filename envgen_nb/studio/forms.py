@@ -149,6 +149,7 @@ def names_view(editor: Editor) -> widgets.Widget:
             editor.save(wanted, replace=wanted == editor.name)
 
     quiet = listen(choose, load, editor)
+    editor.observe(lambda _: setattr(question, "children", ()), "like")        # it was about the run before
     bind(editor, ["names", "name", "changed", "said"], draw)
     bind(editor, ["name"], lambda: setattr(name, "value", editor.name if editor.name in editor.names[1:] else ""))
     keep = button("Save", "Save all texts of the template under this name", save, editor, "save")

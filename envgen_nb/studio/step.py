@@ -423,14 +423,16 @@ def labels_view(session: Session, changed: Callable[[], None]) -> widgets.Widget
         found = Labels() if session.run is None else read_labels(session.run.path)
         return found.name, ", ".join(found.tags), found.note, found.archived
 
-    def write(_: object) -> None:
+    def write(what: str, value: Any) -> None:                  # this one alone: another window may have set others
         if session.run is not None:
-            label_run(session.run.path, name=name.value.strip(), note=text.value.strip(), archived=away.value,
-                      tags=tuple(word.strip() for word in tags.value.split(",") if word.strip()))
+            label_run(session.run.path, **{what: value})
             changed()
 
-    for k, control in enumerate((name, tags, text, away)):
-        linked(session, ["run"], control, lambda k=k: read()[k], write)
+    linked(session, ["run"], name, lambda: read()[0], lambda _: write("name", name.value.strip()))
+    linked(session, ["run"], tags, lambda: read()[1], lambda _: write("tags", tuple(
+        word.strip() for word in tags.value.split(",") if word.strip())))
+    linked(session, ["run"], text, lambda: read()[2], lambda _: write("note", text.value.strip()))
+    linked(session, ["run"], away, lambda: read()[3], lambda _: write("archived", away.value))
     return row(name, tags, text, away)
 
 # %% ../../nbs/8_studio/05_step.ipynb #4be1f7a6
