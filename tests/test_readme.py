@@ -368,7 +368,8 @@ def test_the_run_folder_is_as_its_guide_says(run):
     listed = re.search(r"```\n(runs/.*?)```", GUIDES["run_folder"], re.S).group(1)
     # Not in every run: rejected replies, calls that cost something, training after the last cycle, another run's rates,
     # what was played to choose worlds, and the second question then, a model's thoughts and what it believes the
-    # bottleneck is, weights of worlds, random ones; files that a designer reads, replies by hand, lessons, edits; and what the studio adds when it lists
+    # bottleneck is, weights of worlds, random ones; files that a designer reads, replies by hand,
+    # lessons, edits; and what the studio adds when it lists
     # runs, a person names one, or has worlds designed again; the last measurement before a run went on.
     names = set(re.findall(r"[├└]── ([\w.-]+)", listed)) - {
         "rejected-1.md", "complaints-1.md", "usage.jsonl", "final", "feedback.json", "selection.json",
