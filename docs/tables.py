@@ -1063,6 +1063,10 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("results_human", "and has {:.1f} after ten million: without", [_end("human", "rare")]),
         ("results_human", "{:.1f} at ten million steps and {:.1f} at four.",
          [mean(values) for _, values in sorted(_after("rare", "scores").items())[:1:-3]]),
+        ("results_human", "wakes up in {:+.1f} percentage points more of its episodes,",
+         [_changes("gamma 0.99, gae_lambda 0.9", "wake_up")]),
+        ("results_human", "and its score at the end changes by {:+.1f} (below;",
+         [_changes("gamma 0.99, gae_lambda 0.9", "score_policy")]),
         ("results_human", "the score over the training is higher by {:.1f}; at the end it may be, {:+.1f}, and so may "
          "sleep: {:+.1f} percentage points of the episodes. With c = 2 there is more sleep, {:+.1f},",
          [*(_changes("rarity_coef 1", which) for which in ("score_training", "score_policy", "wake_up")),
