@@ -107,6 +107,7 @@ def test_a_run_that_could_not_be_made_can_be_made_afterwards(tmp_path, monkeypat
     with pytest.raises(OSError, match="No space"):
         create_run(settings, tmp_path / "run")
     monkeypatch.undo()
+    assert list((tmp_path / "run").iterdir()) == []
     check_free(tmp_path / "run")
     run = create_run(settings, tmp_path / "run")
     assert sorted(path.name for path in run.path.iterdir()) == ["run.json", "templates"]

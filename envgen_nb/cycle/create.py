@@ -137,15 +137,19 @@ def create_run(
         remember(destination)                              # a person has named it, so the run may be resumed
     staged = path / ".new"                                 # a run that could not be made leaves nothing in the way
     shutil.rmtree(staged, ignore_errors=True)
-    save_templates(load_templates(settings.templates), staged / RunFolder.TEMPLATES)
-    copy_designer_files(staged, settings)
-    if rates is not None:
-        write_json(staged / RunFolder.FEEDBACK, rates)
-    if lessons:
-        write_text(staged / RunFolder.GIVEN_LESSONS, lessons)
-    write_json(staged / RunFolder.INFO, {
-        "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine() | gpu_facts(device),
-        "threads": settings.threads, "settings": settings.model_dump()})
+    try:
+        save_templates(load_templates(settings.templates), staged / RunFolder.TEMPLATES)
+        copy_designer_files(staged, settings)
+        if rates is not None:
+            write_json(staged / RunFolder.FEEDBACK, rates)
+        if lessons:
+            write_text(staged / RunFolder.GIVEN_LESSONS, lessons)
+        write_json(staged / RunFolder.INFO, {
+            "format": FORMAT, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine() | gpu_facts(device),
+            "threads": settings.threads, "settings": settings.model_dump()})
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
     for one in sorted(staged.iterdir(), key=lambda one: one.name == RunFolder.INFO):
         one.rename(path / one.name)
     staged.rmdir()
