@@ -32,9 +32,11 @@ from envgen_nb.frames.play import Policy, named_policy, play_frames
 from envgen_nb.frames.png import encode_png
 from envgen_nb.game.examples import Ice, Puck
 from envgen_nb.game.simulator import Labels, get_simulator
+from envgen_nb.game.world import check_world
 from envgen_nb.game.world_files import save_worlds
 from envgen_nb.simulators.crafter.reference import MATERIALS, Game, _textures, engine
 from envgen_nb.simulators.crafter.symbols import OBJECTS
+from envgen_nb.simulators.road.simulator import Wheel
 
 CRAFTER = get_simulator("crafter")
 EXTENDED = CRAFTER.world_class("extended")
@@ -426,3 +428,15 @@ def test_continuous_actions_are_those_that_were_played():
         learner.policy.log_std.fill_(1.0)
     action = play_frames(SeenIce(), Policy(learner, "vector"), [None, None], [1, 2], 20).columns["action"]
     assert action.shape == (40, 2) and np.abs(action).max() == 1
+
+
+def test_continuous_actions_are_vectors_of_numbers(tmp_path):
+    out = frames(Wheel(), tmp_path / "out", [None], "random", count=20, length=10, per_episode=4)
+    actions = [row["action"] for row in pq.read_table(sorted((out / "data").glob("train-*"))[0]).to_pylist()]
+    assert len(actions) == 16 and all(len(action) == 2 and -1 <= min(action) <= max(action) <= 1 for action in actions)
+
+
+def test_worlds_that_start_from_moments_of_an_agent_are_refused(tmp_path):
+    world, _ = check_world(CRAFTER.world_class("extended"), {"start_settings": {"start_from": "after collect_iron"}})
+    with pytest.raises(ValueError, match="starts from moments of the agent's own episodes"):
+        frames(CRAFTER, tmp_path / "out", [None, world], "random", count=20)
