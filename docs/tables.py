@@ -219,8 +219,9 @@ def _paid(name: str, arm: str) -> list[str]:
 def roles(name: str) -> str:
     "What a language model is worth in each of its roles, in a task: success over the training, and tokens."
     area, ends, steps, rows = measured(name, AREA), measured(name, SCORE), measured(name, TO_80), []
+    reached = opened(name).measured(TO_80, reached=True)
     for arm in area:
-        count, never = len(area[arm]), len(steps[arm]) - len(opened(name).measured(TO_80, reached=True)[arm])
+        count, never = len(area[arm]), len(steps[arm]) - len(reached[arm])
         after = f"{'over ' * bool(never)}{mean(steps[arm].values()).value:,.0f}"      # with the ends of those runs
         rows.append([f"`{arm}`: {ROLES[arm]}", plus_minus(mean(area[arm].values())),
                      "" if arm == "none" else plus_minus(paired(area[arm], area["none"]), signed=True),

@@ -11,16 +11,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from .ask import keep_usage
 from .context import in_the_original, ladder_records, unlearned
 from .create import designer_of
 from .folder import RunFolder, RunFolderError, rollouts
 from .runs import display_name
-from ..designer.base import Designer, DesignerError, Reply, Request, Usage, check_consent
+from ..designer.base import Designer, DesignerError, Reply, Request, check_consent
 from ..designer.design import Budget, DesignError, design
 from ..designer.lessons import format_lessons, lessons_prompt, load_lessons, merge_prompt, read_lessons
 from ..designer.records import LadderRecord, format_ladders, format_original, format_unlearned
 from ..designer.reply import ParsedReply
-from ..game.files import append_jsonl, write_text
+from ..game.files import write_text
 from ..game.simulator import Simulator
 from ..game.world import Complaint
 
@@ -60,17 +61,21 @@ def _read(reply: Reply, request: Request) -> ParsedReply:
 
 
 def _ask(
+    run: RunFolder,                           # whose calls they are: its budget holds, and its usage grows
     designer: Designer,
     request: Request,
     max_reasks: int,
-    budget: Budget,
-    spent: Usage,                             # before this request
-    on_reply: Callable[[Reply], None],        # called with each reply
+    on_reply: Callable[[Reply], None] = lambda reply: None,        # called with each reply
 ) -> list[str]:
     "Return the lessons that a designer answers with; `DesignerError` if there are none after the last attempt."
+    budget = Budget(run.settings.max_calls, run.settings.max_tokens)
     try:
-        for attempt in design(designer, request, max_reasks, budget, spent, read=_read):
+        for attempt in design(designer, request, max_reasks, budget, run.usage(), read=_read):
+            keep_usage(run, "lessons", attempt.reply.usage)
             on_reply(attempt.reply)
+    except DesignerError as error:                       # answers that broke off may have been paid for
+        keep_usage(run, "lessons", error.usage)
+        raise
     except DesignError as error:
         wrong = "; ".join(map(str, error.attempts[-1].complaints))
         raise DesignerError(f"the designer gave no lessons that can be used: {wrong}") from None
@@ -94,15 +99,6 @@ def _without_designer(run: RunFolder) -> str:
             f"{run.simulator.score(rates):.1f}, return {float(np.mean(found.returns)):.1f}]")
 
 
-def _keep_usage(run: RunFolder, usage: Usage) -> None:
-    if usage.calls:
-        append_jsonl(run.file(RunFolder.USAGE), {"cycle": "lessons", "usage": dataclasses.asdict(usage)})
-
-
-def _budget(run: RunFolder) -> Budget:
-    return Budget(run.settings.max_calls, run.settings.max_tokens)
-
-
 def ask_lessons(run: RunFolder) -> list[str]:
     """Ask the designer of a finished run for its lessons, and keep them in the run's folder; if they are there, return
     them. A run without a designer has one lesson, what its agent reaches. `RunFolderError` for a run that is not
@@ -121,16 +117,11 @@ def ask_lessons(run: RunFolder) -> list[str]:
     write_text(run.file(RunFolder.PROMPT, "lessons"), prompt)
 
     def keep(reply: Reply) -> None:
-        _keep_usage(run, reply.usage)
         write_text(run.file(RunFolder.REPLY, "lessons"), reply.text)
 
     request = Request(run.simulator, settings.vocabulary, plain="lessons", cycle=settings.num_cycles,
                       num_cycles=settings.num_cycles, messages=({"role": "user", "content": prompt},))
-    try:
-        lessons = _ask(designer, request, settings.max_reasks, _budget(run), run.usage(), keep)
-    except DesignerError as error:                       # answers that broke off may have been paid for
-        _keep_usage(run, error.usage)
-        raise
+    lessons = _ask(run, designer, request, settings.max_reasks, keep)
     write_text(run.file(RunFolder.LESSONS), format_lessons(lessons))
     return lessons
 
@@ -154,9 +145,4 @@ def merge_lessons(
     _check_reads(designer, asked.settings.designer)
     request = Request(game, asked.settings.vocabulary, plain="lessons",
                       messages=({"role": "user", "content": merge_prompt(game, sources)},))
-    try:
-        return _ask(designer, request, max_reasks, _budget(asked), asked.usage(),
-                    lambda reply: _keep_usage(asked, reply.usage))
-    except DesignerError as error:
-        _keep_usage(asked, error.usage)
-        raise
+    return _ask(asked, designer, request, max_reasks)

@@ -41,6 +41,8 @@ def averaged(
     possible: Tensor,   # (E, P) bool, in which it could happen at all; the others do not count
 ) -> Tensor:            # (2, P)
     "Update the shares of the latest episodes of each kind in which something happened."
+    if not len(episodes):
+        return old
     counts, sums = (torch.stack([which[~designed].sum(0), which[designed].sum(0)]).float()
                     for which in (possible, episodes & possible))
     kept = (1 - 1 / EPISODES) ** counts
@@ -69,9 +71,8 @@ class Pairs:
         for t, ended in enumerate(over):
             new = together[t + 1] & ~self.met & ~ended[:, None]
             found[t] = (new * (1 - self.share).square()[designed[t].long()]).sum(1)
-            if ended.any():
-                met = self.met[ended]
-                self.share = averaged(self.share, met, designed[t, ended], torch.ones_like(met))
+            met = self.met[ended]
+            self.share = averaged(self.share, met, designed[t, ended], torch.ones_like(met))
             self.met = torch.where(ended[:, None], together[t + 1], self.met | together[t + 1])
         return found
 
@@ -183,6 +184,7 @@ def add(
     first = self.first(rollout, fresh)
     window, after = tree_concat([self.recent, tree_map(Tensor.cpu, steps)]), observations_after(rollout)
     over, unlocked, designed = rollout.terminated | rollout.truncated, rollout.unlocked, rollout.designed
+    possible = rollout.possible                              # once: it may have to be made
     self.age = torch.where(fresh, 0, self.age)
     for t, ended in enumerate(over):
         self.age = self.age + 1
@@ -191,8 +193,7 @@ def add(
             length = min(int(self.age[n]), self.LENGTH)
             self._keep(int(self.strata[kinds[n], objective]), tree_index(window, (slice(end - length, end), n)),
                        tree_index(after, (t, n)), ~rollout.terminated[t, n])
-        if ended.any():
-            self.rate = averaged(self.rate, unlocked[t][ended], designed[t][ended], rollout.possible[t][ended])
+        self.rate = averaged(self.rate, unlocked[t][ended], designed[t][ended], possible[t][ended])
         self.age = self.age * ~ended
     self.achieved = unlocked[-1] & ~over[-1][:, None]
     self.recent = tree_map(lambda value: value[len(over):].clone(), window)

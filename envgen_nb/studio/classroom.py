@@ -12,8 +12,8 @@ import html
 import os
 import re
 import time
-import weakref
 import unicodedata
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

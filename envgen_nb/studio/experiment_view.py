@@ -88,13 +88,13 @@ def measure_rows(
 ) -> Rows:
     "Return each arm by a measure, and beside the baseline."
     values, baseline = folder.measured(name), folder.experiment.baseline
-    base, rows, limits = values[baseline], [], limits_of(name)
+    base, rows, limits, reached = values[baseline], [], limits_of(name), folder.measured(name, reached=True)
     for arm, mine in values.items():
         found, pair = list(mine.values()), (mine.values(), base.values())
         pair = pair[::-1] if less_is_better(name) else pair
         beside = ([plus_minus(paired(mine, base), signed=True), plus_minus(improvement(*pair), 2)]
                   if arm != baseline and mine and base else ["", ""])
-        never = len(found) - len(folder.measured(name, reached=True)[arm])
+        never = len(found) - len(reached[arm])
         seeds = f"{len(found)}" + f", {never} never" * bool(never)
         rows.append([arm, seeds, plus_minus(mean(found, limits)), plus_minus(iqm(found, limits)), *beside])
     return ["arm", "seeds", f"{name}: mean", "IQM", f"more than {baseline}, paired", "better with probability"], rows

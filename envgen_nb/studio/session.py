@@ -389,7 +389,7 @@ def _take_end(self: Session, failure: str) -> None:
     before, stopped = self.training.get("done", 0), self.stopping
     self.paused = self.stopping = self.busy = False
     self.error, self.doing = failure, ""
-    with show_errors(self):
+    with catch_errors(self):
         self._show(RunFolder(self.run.path))
     self.error = failure or self.error              # a run that was renamed: that says more than what is missing
     kept = self.training.get("done", 0)
