@@ -569,8 +569,9 @@ def test_the_ladders_of_a_game_are_a_designer(game, tmp_path):
         if not procgen_package():
             pytest.skip("there is no build of Procgen for this machine")
     options = {"num_envs": 8, "rollout_steps": 32, "minibatches": 2}
-    small = {"folder": tmp_path / "run", "designer": "ladders", "num_cycles": 2, "cycle_steps": 2_560, "threads": 1,
-             "final_steps": 5_120, "world_length": 40, "evaluation_runs": 1, "evaluation_episodes": 2,
+    small = {"folder": tmp_path / "run", "designer": "ladders", "num_worlds": 4, "num_cycles": 2, "threads": 1,
+             "cycle_steps": 2_560, "final_steps": 5_120, "world_length": 40,
+             "evaluation_runs": 1, "evaluation_episodes": 2,
              "preset_options": json.dumps(options), "curriculum_options": '{"begin": 0, "weak": 100}'}
     command = [part for name, value in small.items() for part in ("-p", name, str(value))]
     assert main(["run", game, *command, "-p", "design", "ladders"]) == 0

@@ -294,7 +294,8 @@ def _check_room(settings: RunSettings) -> None:
         return
     if settings.llm_steps and settings.num_worlds > places:
         raise ValueError(f"num_worlds: {settings.num_worlds} worlds do not fit into the {places} sub-environments in "
-                         f"which {settings.preset} trains in designed worlds")
+                         f"which {settings.preset} trains in designed worlds: train in more of them"
+                         + f", or set num_worlds to {places}" * bool(places))
 
 
 def _check_learner(settings: RunSettings) -> None:
