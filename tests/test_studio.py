@@ -42,7 +42,7 @@ from envgen_nb.studio.play import Play
 from envgen_nb.studio.session import Session
 from envgen_nb.studio.step import curves_view, status_html
 from envgen_nb.studio.studio import PAGES, CycleWorlds, Studio, still_html
-from envgen_nb.studio.worlds import gallery_html, legend_html
+from envgen_nb.studio.worlds import Worlds, gallery_html, legend_html, worlds_view
 
 SMALL = dict(num_cycles=2, num_worlds=2, cycle_steps=24_576, final_steps=8_192, evaluation_runs=2,
              evaluation_episodes=2, threads=1, seed=5)
@@ -1006,6 +1006,23 @@ def test_frames_are_shown_and_exported(tmp_path, whole, monkeypatch):
     assert "other settings" in state.error
     export("Leave it")
     assert state.error == "" and "Leave it" not in buttons_in(view)
+    state.play("", "random", steps=30)
+    state.session.run = None                                            # closed while its episode is being played
+    state.thread.join()
+    assert state.played is None and state.error == ""
+
+
+def test_a_closed_panel_leaves_no_widgets():
+    from ipywidgets.widgets.widget import _instances
+    crafter = get_simulator("crafter")
+    view = worlds_view(Worlds(crafter, designs=(Design(crafter.world_class()()),)))
+    edit, left = buttons_in(view)["Edit"], []
+    for _ in range(3):
+        edit.click()
+        assert len(_instances) > 100
+        edit.click()
+        left.append(len(_instances))
+    assert left == [left[0]] * 3
 
 
 def test_a_control_offers_what_it_was_made_with(tmp_path, monkeypatch):

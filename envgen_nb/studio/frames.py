@@ -151,8 +151,9 @@ class LabelledFrames(HasTraits):
             agent = load_agent(run) if who == AGENT else None
             policy = Policy(agent, agent.preset.obs) if agent else named_policy(run.simulator, _policy(run, who))
             played = play_frames(run.simulator, policy, [world_at(run, place)], [seed], steps)
-            self.at = 0
-            self.played = played
+            if run is self.session.run:                  # else another one was opened meanwhile
+                self.at = 0
+                self.played = played
 
         run = self.run
         self._work(PLAYING, act)

@@ -333,9 +333,9 @@ class _WorldEditor:
         for item in inputs:
             item.observe(chosen, "value")
         complaint = widgets.HTML()
-        label = [widgets.HTML(html.escape(f"{p.name.replace('_', ' ')}:"))] * (p.kind == "choices")
         room = {"flex": "1 1 240px", "max_width": "330px"} if len(inputs) == 1 else {"flex": "1 1 100%"}
-        inside = row(*label, *inputs) if p.kind == "choices" else column(*inputs)
+        inside = (row(widgets.HTML(html.escape(f"{p.name.replace('_', ' ')}:")), *inputs) if p.kind == "choices"
+                  else column(*inputs))
         return _Control(p, inputs, put, complaint, widgets.VBox([inside, complaint], layout=room))
 
     def show(self) -> None:
@@ -365,9 +365,10 @@ class _WorldEditor:
 
 # %% ../../nbs/8_studio/09_worlds.ipynb #d8510ba4
 def _close(widget: widgets.Widget) -> None:
-    "Close a widget and all that is in it."
-    for child in getattr(widget, "children", ()):
-        _close(child)
+    "Close a widget, all that is in it, and what says how it looks."
+    for part in (*getattr(widget, "children", ()), *(getattr(widget, name, None) for name in ("style", "layout"))):
+        if isinstance(part, widgets.Widget):
+            _close(part)
     widget.close()
 
 
