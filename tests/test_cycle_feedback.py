@@ -395,6 +395,15 @@ def test_designed_again_it_is_not_played_again(tmp_path):
     assert run.worlds("cycle-1") == worlds and run.selection("cycle-1") == kept
 
 
+def test_random_worlds_that_are_designed_again_are_others(tmp_path):
+    run, found = create_run(make_settings(**FEW | {"designer": "random", "designer_options": {}}), tmp_path / "run"), []
+    for put_aside in range(3):
+        next(event for event in run_cycles(run.path) if isinstance(event, Accepted))
+        found.append(run.worlds("cycle-1"))
+        assert design_again(run, "cycle-1") == put_aside + 1
+    assert found[0] != found[1] != found[2] != found[0]
+
+
 def test_a_selection_that_is_lost_is_missed(adversarial, tmp_path):
     shutil.copytree(adversarial[0].path, tmp_path / "run")
     (tmp_path / "run" / "final" / "evaluation.json").unlink()

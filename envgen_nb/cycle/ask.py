@@ -63,7 +63,8 @@ def _request(ctx: RunContext, number: int) -> Request:
                    messages=conversation(history, ""), feedback=run.feedback(number),
                    history=world_records(run, results=settings.feedback in OWN), cycle=number,
                    num_cycles=settings.num_cycles, context=design_context(run, number), seed=settings.seed,
-                   on_status=on_status, measure=functools.partial(_measure, ctx, number, on_status))
+                   drafts=len(run.drafts(f"cycle-{number}")), on_status=on_status,
+                   measure=functools.partial(_measure, ctx, number, on_status))
 
 # %% ../../nbs/5_cycle/07_ask.ipynb #b113e74f
 _NAMES = {"agent": "the agent", "random": "a player that acts at random", SCRIPTED: "a player by rules"}

@@ -44,6 +44,7 @@ class Request:
     num_cycles: int = 1                                        # of the run
     context: DesignContext | None = None                       # what else the prompt says, as data
     attempt: int = 1                                           # from 1; more after a reply that was refused
+    drafts: int = 0                                            # designs of this cycle that were put aside
     seed: int = 0                                              # for designers that draw
     on_status: Callable[[str], None] | None = field(default=None, repr=False, compare=False)   # called with a line of
     #                                                            text when the designer begins to wait for something

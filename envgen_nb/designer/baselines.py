@@ -11,6 +11,7 @@ __all__ = ['Probability', 'AtLeastOne', 'drawn_worlds', 'RandomWorlds', 'FixedWo
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,7 +45,7 @@ def drawn_worlds(
 
 
 class RandomWorlds(Designer):
-    "Worlds drawn at random; other ones in each cycle, the same ones for the same seed."
+    "Worlds drawn at random; other ones in each cycle and when asked again, the same ones for the same seed."
     name = "random"
     reads_results = False
 
@@ -56,7 +57,8 @@ class RandomWorlds(Designer):
         self.fill = fill
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
-        worlds = drawn_worlds(request, request.num_worlds, self.fill)
+        anew = replace(request, attempt=request.attempt + request.drafts)
+        worlds = drawn_worlds(anew, request.num_worlds, self.fill)
         return reply_with([Design(world, "drawn at random.") for world in worlds], "These worlds were drawn at random.")
 
 # %% ../../nbs/2_designer/13_baselines.ipynb #e417cb07
