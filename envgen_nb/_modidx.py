@@ -1162,6 +1162,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                   'envgen_nb/designer/design.py'),
                                            'envgen_nb.designer.design.apply_choice': ( '2_designer/design.html#apply_choice',
                                                                                        'envgen_nb/designer/design.py'),
+                                           'envgen_nb.designer.design.around_calls': ( '2_designer/design.html#around_calls',
+                                                                                       'envgen_nb/designer/design.py'),
                                            'envgen_nb.designer.design.as_reply': ( '2_designer/design.html#as_reply',
                                                                                    'envgen_nb/designer/design.py'),
                                            'envgen_nb.designer.design.conversation': ( '2_designer/design.html#conversation',

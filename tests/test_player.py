@@ -25,6 +25,8 @@ from envgen_nb.cycle.settings import SettingsError, asked_servers, changed_setti
 from envgen_nb.designer.design import BudgetError
 from envgen_nb.designer.trust import Destination, is_allowed
 from envgen_nb.experiment.file import parse_experiment
+from envgen_nb.experiment.folder import open_experiment
+from envgen_nb.experiment.run import run_one, spent, take
 from envgen_nb.extras.cli import main
 from envgen_nb.extras.player import Moment, PlayerError, player_table, read_calls, read_choice
 from envgen_nb.game.files import read_jsonl
@@ -222,6 +224,31 @@ def test_the_cap(tmp_path, capfd):
         assert main(["resume", str(run.path), "-p", "learner_options", options]) == 1 and len(server.requests) == 5
         with pytest.raises(SettingsError, match="only max_calls and max_tokens can change"):
             change_settings(run, learner_options=run.settings.learner_options | {"turns": 3})
+
+
+def test_the_cap_of_an_experiment(tmp_path, monkeypatch):
+    """It holds for what players ask, in all runs together."""
+    pytest.importorskip("minigrid")
+    with ChatServer(plays) as server:
+        text = f"""name = "capped"
+            question = "Does it end?"
+            baseline = "asked"
+            seeds = [0, 1]
+            max_calls = 3
+            [settings]
+            simulator = "minigrid"
+            learner = "model"
+            evaluation_runs = 1
+            evaluation_episodes = 2
+            [arms.asked.learner_options]
+            form = "options"
+            player = "openai"
+            player_options = {{ base_url = "{server.url}", model = "test" }}"""
+        folder = open_experiment(parse_experiment(text, tmp_path), tmp_path / "out")
+        for seed in (0, 1):
+            with pytest.raises(BudgetError, match=r"the experiment's budget is spent: 3 of 3 \(max_calls\)"):
+                run_one(folder, "asked", seed, take(folder, "asked", seed), 1)
+        assert len(server.requests) == spent(folder).calls == 3
 
 
 def test_answers_that_name_nothing(tmp_path):

@@ -202,7 +202,6 @@ def ask(
     attempts = design(ctx.designer, request, max_reasks=settings.max_reasks,
                       budget=Budget(settings.max_calls, settings.max_tokens), spent=run.usage(),
                       recorded=tuple(recorded), on_text=ctx.on_token if ctx.on_text else None,
-                      around_call=ctx.around_call or contextlib.nullcontext,
                       judge=judge if request.goals and ctx.designer.chooses else None)
     try:
         for attempt in attempts:

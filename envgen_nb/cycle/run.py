@@ -303,7 +303,6 @@ def run_cycles(
     on_text: Callable[[str], None] | None = None,    # called with the designer's answer as it comes, if it streams
     check: Callable[[], None] | None = None,         # called at each environment step and minibatch; may block or raise
     on_wait: Callable[[Waiting], None] | None = None,   # called when the designer waits; None: print to stderr
-    around_call: Callable[[], contextlib.AbstractContextManager] | None = None,   # entered around each question
     again: bool = False,                             # ask for the next cycle's worlds although there are some; they
                                                      # stay until others are accepted
 ) -> Iterator[Event]:
@@ -317,7 +316,7 @@ def run_cycles(
     """
     run = RunFolder(path)
     with hold_folder(run.path), watch_place(run.path) as run.still_there, _torch_as(run.settings):
-        ctx = open_context(run, on_text=on_text, check=check, on_wait=on_wait, around_call=around_call, again=again)
+        ctx = open_context(run, on_text=on_text, check=check, on_wait=on_wait, again=again)
         try:
             for event in run_all(ctx):
                 ctx.log(event)

@@ -48,7 +48,6 @@ class RunContext:
     on_text: Callable[[str], None] | None = None  # hooks, see `run_cycles`
     check: Callable[[], None] | None = None
     on_wait: Callable[[Waiting], None] | None = None
-    around_call: Callable[[], contextlib.AbstractContextManager] | None = None
     again: bool = False                           # ask for worlds although there are some
     trainer: Trainer | None = None                # once there is something to train
     trained: int = 0                              # cycles that have been trained

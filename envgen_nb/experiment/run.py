@@ -25,9 +25,9 @@ from ..cycle.folder import RunFolder, read_file
 from ..cycle.run import run_cycles
 from ..designer.base import Usage
 from ..designer.trust import name_destinations
-from ..designer.design import BudgetError
+from ..designer.design import BudgetError, around_calls
 from .folder import ExperimentFolder
-from ..game.files import FolderInUse, hold_folder, parse_json, read_jsonl, write_json
+from ..game.files import FolderInUse, hold_folder, parse_json, write_json
 from ..results import summary
 
 # %% ../../nbs/7_experiment/03_run.ipynb #1989b392
@@ -69,14 +69,14 @@ class Ownership:
 
 # %% ../../nbs/7_experiment/03_run.ipynb #f4bacee8
 def spent(folder: ExperimentFolder) -> Usage:
-    "The usage of the designers of all runs so far."
-    logs = [folder.run(arm, seed) / RunFolder.USAGE for arm, seed in folder.experiment.runs()]
-    return sum((Usage(**record["usage"]) for log in logs for record in read_jsonl(log)), Usage())
+    "Return the usage of all models that the runs have called so far: designers, teachers and players."
+    paths = [folder.run(*run) for run in folder.experiment.runs()]
+    return sum((RunFolder(path).whole_usage() for path in paths if (path / RunFolder.INFO).exists()), Usage())
 
 
 @contextlib.contextmanager
 def asking(folder: ExperimentFolder, ownership: Ownership) -> Iterator[None]:
-    "Around a call of the designer: wait for a lock; `BudgetError` when the experiment has spent its budget."
+    "Around a call of a model: wait for a lock; `BudgetError` when the experiment has spent its budget."
     experiment = folder.experiment
     with contextlib.ExitStack() as lock:
         for number in itertools.cycle(range(experiment.calls_at_once or 0)):
@@ -111,8 +111,9 @@ def run_one(
     if not (path / RunFolder.INFO).exists():
         settings = folder.experiment.settings_of(arm, seed)
         create_run(settings.model_copy(update={"threads": settings.threads or threads}), path)
-    for _ in run_cycles(path, check=ownership.check, around_call=lambda: asking(folder, ownership)):
-        ownership.check()
+    with around_calls(lambda: asking(folder, ownership)):
+        for _ in run_cycles(path, check=ownership.check):
+            ownership.check()
     run = RunFolder(path)
     # The experiment's own files are called `./…`, as in its file: the folder may be moved.
     place = json.dumps(f"{folder.path.resolve() / folder.FILES}/")[1:-1]
