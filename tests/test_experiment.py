@@ -1,4 +1,5 @@
 """Experiments: killed anywhere, the table is the same; what is there is not run twice; limits hold for all runs."""
+import contextlib
 import csv
 import json
 import os
@@ -22,11 +23,11 @@ from envgen_nb.designer.prompt import load_templates
 from envgen_nb.designer.reply import parse_reply
 from envgen_nb.experiment.file import ExperimentError, parse_experiment, read_experiment
 from envgen_nb.experiment.folder import ExperimentFolder, chosen, open_experiment, write_table
-from envgen_nb.experiment.places import Local
+from envgen_nb.experiment.places import Local, gpu_slots
 from envgen_nb.experiment.run import TAKEN_OVER, command, note_failure, spent, take
 from envgen_nb.experiment.schedule import run_experiment
 from envgen_nb.game.episodes import Episodes
-from envgen_nb.game.files import holder, write_text
+from envgen_nb.game.files import FolderInUse, holder, write_text
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.studio.experiment_view import board_html, results_text, state_line
 
@@ -230,6 +231,60 @@ def test_limits_hold_for_all_runs_together(tmp_path, monkeypatch):
     assert sorted(folder.state("asked", seed).state for seed in (0, 1)) == ["done", "failed"]
     assert "the experiment's budget is spent: 3 of 3 (max_calls)" in output and "resumed" not in output
     assert not any(b"sk-very-secret" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+def test_what_changes_under_runs_is_refused(tmp_path):
+    """The seed after the last one, once there is another; and all, while runs are going."""
+    arms = '[arms.other]\ndesigner = "replay"\ndesigner_options = {files = "./seed-{next_seed}"}'
+    for seed in range(4):
+        write_text(tmp_path / f"seed-{seed}" / "reply-1.md", "none")
+    folder = open_experiment(read_experiment(written(tmp_path, [0, 1], arms)), tmp_path / "out")
+    write_text(folder.run("other", 1) / "run.json", "{}")
+    with pytest.raises(ExperimentError, match=r"\{next_seed\} was another seed in the run of .* 'other' with seed 1"):
+        open_experiment(read_experiment(written(tmp_path, [0, 1, 2], arms)), tmp_path / "out")
+    (folder.run("other", 1) / "run.json").unlink()
+    changed = read_experiment(written(tmp_path, [0, 1, 2], arms))
+    waits = "import sys; from envgen_nb.game.files import hold_folder\nwith hold_folder(sys.argv[1]): print(1); input()"
+    with subprocess.Popen([sys.executable, "-uc", waits, folder.path], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with pytest.raises(FolderInUse):
+            open_experiment(changed, tmp_path / "out")
+        assert ExperimentFolder(tmp_path / "out").experiment.seeds == (0, 1)
+        assert open_experiment(folder.experiment, tmp_path / "out").path == folder.path      # to look at it
+        other.communicate(b"\n")
+    assert open_experiment(changed, tmp_path / "out").experiment.seeds == (0, 1, 2)
+
+
+def test_a_refused_experiment_leaves_nothing(tmp_path):
+    for name in ("in/a.json", "b.json"):
+        write_text(tmp_path / name, "[{}, {}]")
+    arms = ('[arms.a]\ndesigner = "fixed"\ndesigner_options = {worlds = "./a.json"}\n'
+            '[arms.b]\ndesigner = "fixed"\ndesigner_options = {worlds = "./../b.json"}')
+    with pytest.raises(ExperimentError, match="must be beside"):
+        open_experiment(read_experiment(written(tmp_path / "in", [0], arms)), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_process_that_cannot_say_why_it_failed_is_tried_again(tmp_path, monkeypatch):
+    folder = open_experiment(read_experiment(written(tmp_path, [0])), tmp_path / "out")
+    dies = [sys.executable, "-c", "import sys; print('no such library', file=sys.stderr); sys.exit(1)"]
+    monkeypatch.setattr("envgen_nb.experiment.schedule.command", lambda *_: dies)
+    changes = [change for change in run_experiment(folder, Local(1), [("plain", 0)]) if change]
+    assert [change.what for change in changes] == ["started", "failed", "started", "failed", "started", "left"]
+    assert "no such library" in changes[-1].text and folder.state("plain", 0).attempts == 3
+
+
+def test_runs_of_another_scheduler_take_room(tmp_path, monkeypatch):
+    folder = open_experiment(read_experiment(written(tmp_path, [0, 1])), tmp_path / "out")
+    monkeypatch.setattr(ExperimentFolder, "running", lambda self, arm, seed: seed == 0)
+    with contextlib.closing(run_experiment(folder, Local(1), [("plain", 0), ("plain", 1)])) as changes:
+        assert [change and (change.what, change.seed) for change, _ in zip(changes, range(4), strict=False)] == [
+            ("found", 0), None, None, None]
+
+
+def test_places():
+    assert gpu_slots(["0", "1"], 0.5) == ["0", "1", "0", "1"] and gpu_slots(["0", "1", "2"], 2) == ["0,1"]
 
 
 def test_to_look_at_an_experiment_imports_no_class_that_it_names(tmp_path, monkeypatch):

@@ -68,6 +68,39 @@ def test_it_keeps_the_contract():
     assert Building.observations == ("symbols", "pixels")
 
 
+class Misspelt(Stairs):
+    def step(self, action):
+        self.achieved |= {"clim"}
+        return 0.0, False
+
+
+@pytest.mark.parametrize("change, wrong", [
+    ({"game": Misspelt}, "'clim' is not one of"), ({"rules": ("One in ten stairs is slippery.")}, "rules is a text"),
+    ({"requires": {"dor": ("climb",)}}, "requires: 'dor' is no objective"),
+    ({"practice_settings": {"clim": [{"height": 1}, {"height": 2}]}}, "practice_settings: 'clim' is no objective")])
+def test_what_is_misspelt_is_refused(change, wrong):
+    with pytest.raises((AssertionError, ValueError), match=wrong):
+        check_simulator(type("Wrong", (Building,), change)())
+
+
+class Deadly(Stairs):
+    def step(self, action):
+        self.death = "a fall"
+        return 0.0, True
+
+
+def test_a_death_is_of_its_episode():
+    """The next one begins without it, though the game does not take it back; worlds are as long as the game."""
+    game = type("Well", (Building,), {"game": Deadly, "deaths": ("a fall",)})()
+    venv = game.make_vec(num_envs=1, seed=0)
+    venv.reset()
+    assert venv.step([1])[-1]["results"]["death"].tolist() == [1] and venv.running["death"].tolist() == [0]
+    assert game.defaults["world_length"] == make_settings(simulator="building").world_length == 30
+    game.deaths = ("thirst",)
+    with pytest.raises(ValueError, match="death: 'a fall' is not one of"):
+        venv.step([1])
+
+
 def test_an_episode_is_its_seed_its_world_and_its_actions():
     """What was drawn in the middle of an episode is drawn again after a restore, in another environment, too."""
     actions = np.random.default_rng(0).integers(2, size=(200, 4))

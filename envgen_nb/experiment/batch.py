@@ -243,6 +243,7 @@ def run_notebook(
             raise
         except PapermillExecutionError as error:
             still_there()
+            _keep_edited(final, notebook)
             output.replace(final)
             raise NotebookError(f"{error.ename}: {error.evalue}\n\nThe notebook with the error: {final}") from error
         except RuntimeError as error:
@@ -286,6 +287,8 @@ def play(
     fps: int = 8,                  # pictures per second
 ) -> dict[str, Any]:               # return, length and the objectives reached
     "One episode as an animated picture, and how it went."
+    if steps < 1:
+        raise ValueError(f"steps must be 1 or more, not {steps}")
     if Path(out).suffix not in (".gif", ".webp"):
         raise ValueError(f"a clip is a .gif or a .webp, not {Path(out).suffix or 'a file without an ending'}")
     recording = record(run.simulator, world or run.original, load_agent(run, cycle), seed, steps)

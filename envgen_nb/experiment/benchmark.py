@@ -26,7 +26,7 @@ from ..designer.reply import MAX_ENVIRONMENTS, read_reply
 from envgen_nb.experiment.file import (
     OWN_FOLDER, Experiment, ExperimentError, parse_experiment, read_experiment,
 )
-from .folder import ExperimentFolder, open_experiment
+from .folder import ExperimentFolder, keep_file, open_experiment
 from ..game.files import parse_json, read_jsonl, write_bytes, write_json, write_text
 from ..game.simulator import get_simulator
 from ..game.world_files import load_worlds
@@ -304,20 +304,19 @@ def of_file(path: str | Path, files: Path, begun: bool) -> dict[str, Any]:    # 
         complaints = [f"it holds {len(worlds)} worlds, and the protocol has {settings.num_worlds}"]
     if complaints:
         raise ExperimentError(f"{path} cannot be used: {'; '.join(map(str, complaints))}")
-    data, target = path.read_bytes(), files / place
-    if begun and target.exists() and target.read_bytes() != data:
-        raise ExperimentError(f"{path} has changed, and there are runs that have read it as it was: give it another "
-                              "--name")
-    write_bytes(target, data)
+    keep_file(files / place, path.read_bytes(), path, begun, "give it another --name")
     return {"designer": "ladders", "designer_options": {"file": place}} if ladders else {
         "designer": "fixed", "designer_options": {"worlds": place}}
 
 
-def of_record(record: Record, files: Path) -> dict[str, Any]:
+def of_record(record: Record, files: Path, begun: bool) -> dict[str, Any]:
     "Return the settings of a designer that repeats the replies of a record, after writing them to `files`/replies."
+    if not record.runs:
+        raise ExperimentError(f"the record of {record.designer} has no runs, so there is nothing to repeat")
     for seed, run in record.runs.items():
         for name, text in run["replies"].items():
-            write_text(files / "replies" / f"seed-{seed}" / name, text)
+            place = files / "replies" / f"seed-{seed}" / name
+            keep_file(place, text.encode(), Path(record.designer, name), begun, "give it another --name")
     given = next(iter(record.runs.values()))["summary"]["settings"]
     return {"designer": "replay", "designer_options": {"files": "./replies/seed-{seed}"}, "design": given["design"],
             "bottleneck": given["bottleneck"]}
@@ -337,15 +336,15 @@ def open_benchmark(
                               f"{', '.join(FREE)}")
     if name in one.arms and not own:
         raise ExperimentError(f"{name} is an arm of the protocol: give the designer another name")
-    if not (path / ExperimentFolder.FILE).exists():
-        open_experiment(one, path)
-    if not own:
-        given = given or (of_record(designer, files) if isinstance(designer, Record) else
-                          of_file(designer, files, any((path / name).glob("seed-*"))))
+    if not own:                                      # first: one that is refused leaves no folder
+        begun = any((path / name).glob("seed-*"))
+        given = given or (of_record if isinstance(designer, Record) else of_file)(designer, files, begun)
         design = given.get("design", "ladders" if given["designer"] == "ladders" else "worlds")
         arm = {key: value for key, value in one.arms[anchor(design)].items() if key not in FREE} | given
         lines = "".join(f"{key} = {as_toml(value)}\n" for key, value in ({"design": design} | arm).items())
         text += f"\n[arms.{json.dumps(name)}]\n{lines}"
+    if not (path / ExperimentFolder.FILE).exists():
+        open_experiment(one, path)
     folder = open_experiment(parse_experiment(text, files, PROTOCOL), path)
     for record in own_records().values():
         if record.designer in one.arms and record.designer != name:

@@ -87,12 +87,15 @@ class Experiment(ExperimentFile):
         text = re.sub(r"\{seed%([1-9]\d*)\}", lambda found: str(seed % int(found[1])), text)
         return text.replace("{seed}", str(seed)).replace("{next_seed}", str(after))
 
+    def filled(self, arm: str, seed: int) -> dict[str, Any]:
+        "The settings of an arm with the seeds in them."
+        return map_texts(self.given(arm), lambda text: self.fill(text, seed))
+
     def settings_of(self, arm: str, seed: int) -> RunSettings:
         "The settings of a run; `SettingsError` if they cannot be run."
-        def fill(text: str) -> str:
-            text = self.fill(text, seed)
+        def locate(text: str) -> str:
             return str((self.folder / text).resolve()) if text.startswith("./") else text
-        given = map_texts(self.given(arm), fill) | {"seed": seed}
+        given = map_texts(self.filled(arm, seed), locate) | {"seed": seed}
         take_names(given | {"designer_options": None, "learner_options": None})    # of servers, see `designer.trust`
         return usable_settings(given)
 

@@ -78,7 +78,7 @@ def gpu_slots(
 ) -> list[str]:
     "Return the GPUs of each run that there is room for, as `CUDA_VISIBLE_DEVICES` names them."
     if share <= 1:
-        return [name for name in names for _ in range(int(1 / share + 1e-9))]
+        return [name for _ in range(int(1 / share + 1e-9)) for name in names]      # the GPUs in turn
     several = math.ceil(share)
     return [",".join(names[k:k + several]) for k in range(0, len(names) - several + 1, several)]
 
@@ -115,10 +115,15 @@ class Local(Place):
 
     def submit(self, jobs: Sequence[Job]) -> list[subprocess.Popen]:
         started = []
-        for job in jobs:
-            given = {"CUDA_VISIBLE_DEVICES": self.slots.pop(0)} if self.gpus_per_run else {}
-            started.append(start(job, **given))
-            self.processes[started[-1]] = given
+        try:
+            for job in jobs:
+                given = {"CUDA_VISIBLE_DEVICES": self.slots.pop(0)} if self.gpus_per_run else {}
+                started.append(start(job, **given))
+                self.processes[started[-1]] = given
+        except BaseException:                                # those that were started are not known to the caller
+            for process in started:
+                end(process)
+            raise
         return started
 
     def poll(self, handle: subprocess.Popen) -> int | None:

@@ -145,7 +145,7 @@ def prune(run: RunFolder) -> None:
     run.file(RunFolder.CHECKPOINT).unlink(missing_ok=True)
 
 # %% ../../nbs/7_experiment/03_run.ipynb #37e28bbe
-DONE, FAILED, TAKEN_OVER, STOPPED = 0, 1, 3, 143      # exit statuses
+DONE, FAILED, TAKEN_OVER, STOPPED = 0, 4, 3, 143      # exit statuses; FAILED: it has written why
 
 
 def command(folder: ExperimentFolder, arm: str, seed: int, token: str, threads: int | None = None) -> list[str]:

@@ -17,7 +17,7 @@ from ..designer.trust import destinations, is_allowed, refusal
 from .file import ExperimentError
 from .folder import ExperimentFolder, chosen, write_table
 from .places import Job, Place
-from .run import TAKEN_OVER, command, note_failure, take
+from .run import FAILED, TAKEN_OVER, command, note_failure, take
 from ..game.files import hold_folder
 from ..results import Forecast, model_calls, most_calls
 
@@ -93,7 +93,8 @@ def run_experiment(
         try:
             write_table(folder)
             while due or going:
-                room = max(place.room(), 0)
+                found = sum(handle is None for handle in going.values())      # another scheduler's; they need room, too
+                room = max(place.room() - found, 0)
                 yield from _start(folder, place, going, due[:room])
                 due = due[room:]
                 ended = [change for run in list(going) if (change := _poll(folder, place, going, *run))]
@@ -147,7 +148,7 @@ def _poll(folder: ExperimentFolder, place: Place, going: dict[tuple[str, int], A
         return RunChange(arm, seed, "done")
     if handle is None:                                       # the process that another scheduler had started is gone
         return RunChange(arm, seed, "failed", "it was stopped")
-    failure = folder.failure(arm, seed) if status == 1 else note_failure(
+    failure = folder.failure(arm, seed) if status == FAILED else note_failure(
         folder, arm, seed, _ending(folder, arm, seed, status))
     left = failure.get("attempts", ATTEMPTS) >= ATTEMPTS or not failure.get("again", True)
     return RunChange(arm, seed, "left" if left else "failed", str(failure.get("error", "")))

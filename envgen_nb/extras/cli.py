@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['PACKAGE', 'COMMANDS', 'GAME', 'RUN', 'TRUST', 'VOCABULARY', 'PAIR', 'PARAMETER', 'RUNNING', 'OTHERS', 'ENDS',
-           'subcommand', 'arg', 'path', 'flag', 'build_parser', 'parse_arguments', 'Terminated', 'main', 'command']
+           'subcommand', 'arg', 'path', 'path_with', 'flag', 'build_parser', 'parse_arguments', 'Terminated', 'main',
+           'command']
 
 # %% ../../nbs/extras/07_cli.ipynb #1b50f9d8
 import argparse
@@ -64,6 +65,16 @@ def path(text: str) -> Path:
         return local_path(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def path_with(ending: str) -> Callable[[str], Path]:
+    "Return what reads an argument that is a path with this ending: no other file is overwritten by a slip."
+    def read(text: str) -> Path:
+        if (found := path(text)).suffix != ending:
+            raise argparse.ArgumentTypeError(f"{text} does not end in {ending}")
+        return found
+
+    return read
 
 
 def flag(name: str, text: str) -> tuple:
@@ -275,7 +286,7 @@ def _runs(args: argparse.Namespace) -> int:
     runs = [run for folder in folders or [None] for run in (
         [folder.resolve()] if folder and (folder / "run.json").exists() else find_runs(folder))]
     runs = [run for run in dict.fromkeys(runs) if (args.archived or not put_away(run)) and (not names or any(
-        fnmatch.fnmatch(full_name(run), f"*{name}*") for name in names))]
+        fnmatch.fnmatch(full_name(run), f"*{name.replace('[', '[[]')}*") for name in names))]
     read = {run: read_summary(run) for run in runs}
     for run, why in read.items():
         if isinstance(why, str):
@@ -330,7 +341,7 @@ def _time_expected(folder: Any, runs: Sequence[tuple[str, int]], expected: Any, 
     seconds = expected.seconds
     if seconds is None:
         first = folder.experiment.settings_of(*runs[0])
-        speed = training_speed(first.agent_preset, 1.0, game=first.simulator)[0]
+        speed = training_speed(first.agent_preset, 1.0, first.device, first.simulator)[0]
         seconds = expected.runs * START + 1.1 * expected.steps / speed
     return f"; about {roughly(seconds / min(place.jobs, expected.runs))}, {place.jobs} at the same time"
 
@@ -418,7 +429,7 @@ def _entry(args: argparse.Namespace, known: dict[str, Any]) -> tuple[Any, str]:
     given, file = args.designer, Path(args.designer).expanduser()
     if file.is_file() or given in known and given not in protocol().arms:
         record = known.get(given) or (read_record(file) if file.suffix == ".jsonl" else None)
-        name = args.name or (record.designer if record else file.stem)
+        name = args.name or (record.designer if record else re.sub(r"[^\w.-]+", "-", file.stem))
         return open_benchmark(record or file, name, args.folder), name
     if given in protocol().arms and not args.parameter and not args.name:
         return open_benchmark(given, given, args.folder), given
@@ -464,7 +475,7 @@ def _submit(args: argparse.Namespace) -> int:
 
 # %% ../../nbs/extras/07_cli.ipynb #ed5d71b1
 @subcommand(*RUN,
-            arg("--out", type=path, help="where; default: report.html in the run folder"),
+            arg("--out", type=path_with(".html"), help="where; default: report.html in the run folder"),
             flag("--rules", "of a run: show the game's player by rules beside the agent"),
             arg("--episodes", type=int, default=0, metavar="N", help="of a run: show so many whole episodes of the "
                 "agent, with what it reached in each and what it did not"),
@@ -492,7 +503,7 @@ def _report(args: argparse.Namespace) -> int:
 
 
 @subcommand(*RUN,
-            arg("--out", type=path, metavar="ZIP", help="where; default: a new file beside the run folder"),
+            arg("--out", type=path_with(".zip"), metavar="ZIP", help="default: a new file beside the run folder"),
             flag("--checkpoints", "take the agents along, which are most of the size"))
 def _share(args: argparse.Namespace) -> int:
     "Pack a run and its report into one zip, to be sent away."
@@ -537,7 +548,7 @@ def _designs(game: Simulator, vocabulary: str, text: str) -> tuple[list[Design],
 @subcommand(GAME,
             arg("file", type=path, help="a JSON list of worlds, in the form of the EnvGen authors' files; or ladders, "
                                         "as a designer writes them"),
-            arg("--out", type=path, metavar="PNG", help="draw the worlds into this picture"),
+            arg("--out", type=path_with(".png"), metavar="PNG", help="draw the worlds into this picture"),
             arg("--seed", type=int, default=0, help="of the maps (default 0)"), VOCABULARY)
 def _worlds(args: argparse.Namespace) -> int:
     "Check a file of worlds or ladders (exit status 1 if it is wrong), warn of settings without effect, and draw it."
@@ -618,7 +629,7 @@ def _play(args: argparse.Namespace) -> int:
     if args.world:
         cycle, _, number = args.world.partition(":")
         worlds = run.worlds(cycle)
-        if not number.isdigit() or not 1 <= int(number) <= len(worlds):
+        if not number.isdecimal() or not 1 <= int(number) <= len(worlds):
             raise ValueError(f"--world: this run has no {args.world!r}; say cycle-2:1 for the first of cycle 2")
         world = worlds[int(number) - 1]
     result = play(run, args.out, world=world, cycle=args.cycle, seed=args.seed, steps=args.steps)
@@ -712,7 +723,8 @@ def _init(args: argparse.Namespace) -> int:
     "Write a game, a designer, a learner, a curriculum or an experiment to begin from, which runs at once."
     name = args.name or f"my_{args.kind}"
     file = Path(name + (".toml" if args.kind == "experiment" else ".py"))
-    if not name.isidentifier() or keyword.iskeyword(name):
+    if not re.match("[A-Za-z]" if args.kind == "experiment" else "", name) or not name.isidentifier(
+            ) or keyword.iskeyword(name):
         raise ValueError(f"{name!r} is no name for {file}: use letters, digits and _, and no keyword of Python, e.g. "
                          f"my_{args.kind}")
     if file.suffix == ".py" and not file.exists() and importlib.util.find_spec(name):

@@ -23,7 +23,7 @@ from tornado.web import HTTPError
 import envgen_nb
 from ..cycle.runs import CLASS, class_folder, runs_folder
 from ..cycle.settings import SETTINGS, find_ini
-from ..game.files import write_text
+from ..game.files import write_bytes, write_text
 
 # %% ../../nbs/extras/06_jupyter.ipynb #ea794180
 PACKAGE = Path(envgen_nb.__file__).parent
@@ -63,8 +63,7 @@ def copy_notebooks(
                 book["metadata"][MADE_FROM] = fingerprint(book)
                 write_text(copy, json.dumps(book, indent=1, ensure_ascii=False) + "\n")
             else:
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, copy)
+                write_bytes(copy, path.read_bytes())
     return outdated
 
 # %% ../../nbs/extras/06_jupyter.ipynb #996e9b28

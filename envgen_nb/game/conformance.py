@@ -60,9 +60,14 @@ def check_description(simulator: Simulator) -> None:
     "Check texts, names, vocabularies, prerequisites and score."
     objectives, actions, keys = simulator.objectives, simulator.actions, simulator.keys
     assert simulator.name and simulator.task and simulator.rules, "name, task and rules are needed for the prompt"
+    for name in ("rules", "actions", "objectives"):
+        assert not isinstance(getattr(simulator, name), str), f"{name} is a text; a tuple of one text has a comma"
     assert len(set(actions)) == len(actions), "actions are named once each"
     continuous = check_action_space(simulator.action_space, len(actions))
     assert objectives and len(set(objectives)) == len(objectives), "objectives are named once each"
+    for name in ("requires", "costs", "practice_settings", "needs"):
+        unknown = set(getattr(simulator, name)) - set(objectives)
+        assert not unknown, f"{name}: {min(unknown)!r} is no objective"
     assert (keys or continuous) and set(keys) <= set(actions), "keys name an action that does not exist"
     assert not (keys and continuous), "a key cannot say how much of a continuous action is meant"
     assert len(set(keys.values())) == len(keys), "two actions have the same key"
@@ -77,7 +82,7 @@ def check_description(simulator: Simulator) -> None:
     except graphlib.CycleError as error:
         raise AssertionError(f"an objective comes before itself: {error.args[1]}") from error
     for objective, needed in simulator.needs.items():
-        assert objective in objectives and needed, f"needs: {objective!r} is no objective, or needs nothing"
+        assert needed, f"needs: {objective!r} needs nothing"
         assert set(needed) <= set(simulator.conditions), f"{objective} needs what is none of the conditions"
     low, high = (simulator.score(dict.fromkeys(objectives, rate)) for rate in (0.0, 100.0))
     assert low < high, "score does not rise with the success rates"
@@ -323,6 +328,7 @@ class Alone(EpisodeVectorEnv):
         rewards, terminated, truncated = np.zeros(self.num_envs), *np.zeros((2, self.num_envs), bool)
         for i in np.flatnonzero(live):
             obs, (rewards[i],), (terminated[i],), (truncated[i],), infos = self.games[i].step(actions[[i]])
+            assert np.isfinite(rewards[i]), f"a reward is {rewards[i]}"
             self._note(i, infos.get("final_obs", obs), infos)
             limit = self.lengths[self._world[i]]
             assert "results" in infos or self._steps[i] + 1 < limit, f"an episode has more than {limit} steps"
