@@ -129,7 +129,7 @@ def recorded(cycle: int) -> list[World]:
 def by_rules(loop: Loop) -> None:
     "Play the three cycles with the designer by rules."
     for cycle in range(CYCLES):
-        candidates = draw_worlds(MODEL, CANDIDATES, 10 * loop.seed + cycle)
+        candidates = draw_worlds(GAME, "extended", CANDIDATES, 10 * loop.seed + cycle)
         shown = shown_classes(GAME, SCRIPTED, candidates, 10 * loop.seed)
         loop.add(worlds_for(recall(loop.confusion()), shown, candidates, WORLDS))
 
@@ -140,7 +140,7 @@ def arms(folder: Path, seed: int) -> tuple[dict[str, list[Pictures]], list[World
     original, balanced = (read_pictures(played(folder, name, [None], seed, count, balance=balance), 7, "train")
                           for name, balance in (("original", None), ("balanced", "class")))
     loops = {name: Loop(folder, seed, name) for name in ("random", "rules", "model")}
-    loops["random"].add(draw_worlds(MODEL, CYCLES * WORLDS, seed), share=1)
+    loops["random"].add(draw_worlds(GAME, "extended", CYCLES * WORLDS, seed), share=1)
     by_rules(loops["rules"])
     for cycle in range(1, CYCLES + 1):
         loops["model"].add(recorded(cycle))

@@ -104,7 +104,8 @@ def run(seed: int) -> dict[str, Any]:
         folder = Path(place)
         original = played(folder / "original", [None], seed, COUNT)
         arms = {"original": original}
-        for name, worlds, first in (("random", draw_worlds(RoadWorld, 8, seed), 1_000), ("critical", CRITICAL, 2_000)):
+        drawn = draw_worlds(Road(), "default", 8, seed)
+        for name, worlds, first in (("random", drawn, 1_000), ("critical", CRITICAL, 2_000)):
             half = played(folder / name, worlds, seed + first, COUNT // 2)
             arms[name] = tuple(np.concatenate([one[:COUNT // 2], two]) for one, two in zip(original, half, strict=True))
         tests = {name: played(folder / f"test-{name}", [world], seed + first, TEST)

@@ -13,18 +13,20 @@ from envgen_nb.cycle import ask
 from envgen_nb.cycle import run as run_module
 from envgen_nb.cycle.context import archived, as_designed, design_context, world_records
 from envgen_nb.cycle.create import create_run
-from envgen_nb.cycle.edit import design_again, position
+from envgen_nb.cycle.edit import change_settings, design_again, position
 from envgen_nb.cycle.events import Accepted, Evaluated, Training, TriedOut
 from envgen_nb.cycle.folder import RunFolder, RunFolderError, rollouts, selected, spent_rollouts
 from envgen_nb.cycle.run import run_cycles
 from envgen_nb.cycle.settings import SettingsError, make_settings
-from envgen_nb.designer.base import Request, designers
+from envgen_nb.designer.base import Reply, Request, designers, make_designer
 from envgen_nb.designer.baselines import Adversarial
+from envgen_nb.designer.design import read_worlds
 from envgen_nb.designer.prompt import BOTTLENECK
-from envgen_nb.designer.records import format_spending, percent
+from envgen_nb.designer.records import WorldRecord, format_spending, percent
 from envgen_nb.designer.reply import Design
 from envgen_nb.designer.rules import Rules
 from envgen_nb.experiment.batch import read_parameters
+from envgen_nb.game.examples import Garden, GardenWorld
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.results import fed_back, steps_text
 from envgen_nb.results.archive import context_html, tried_html
@@ -402,6 +404,36 @@ def test_random_worlds_that_are_designed_again_are_others(tmp_path):
         found.append(run.worlds("cycle-1"))
         assert design_again(run, "cycle-1") == put_aside + 1
     assert found[0] != found[1] != found[2] != found[0]
+
+
+def test_after_a_cycle_without_worlds_there_is_none_to_keep(tmp_path):
+    """Which worlds a reply may keep is what the run counts: those of the cycle before, and no older ones."""
+    run = create_run(make_settings(**SMALL | {"designer": "fixed"}), tmp_path / "run")
+    for event in run_cycles(run.path):
+        if isinstance(event, Evaluated) and event.cycle == "cycle-1":
+            break
+    change_settings(run, designer="none")
+    for event in run_cycles(run.path):
+        if isinstance(event, Evaluated) and event.cycle == "cycle-2":
+            break
+    change_settings(run, designer="fixed")
+    list(run_cycles(run.path))
+    assert [len(run.worlds(cycle)) for cycle in run.cycles] == [0, 2, 0, 2, 0]
+    assert "kept" not in run.text("cycle-3", "reply.md")
+
+
+def test_fixed_worlds_keep_their_weights():
+    garden = [WorldRecord(GardenWorld(seeds=k), weight=weight) for k, weight in ((1, 8), (2, 1))]
+    found = make_designer("fixed").reply(Request(Garden(), num_worlds=2, cycle=2, history=(tuple(garden),)))
+    assert [one.weight for one in found.designs] == [8, 1]
+
+
+def test_a_choice_is_of_what_was_tried_out():
+    garden = tuple(WorldRecord(GardenWorld(seeds=k)) for k in (1, 2, 3))
+    request = Request(Garden(), num_worlds=2, tried=garden)
+    for second, wrong in (({"keep": 3}, 0), ({"seeds": 2}, 0), ({"seeds": 4}, 1)):
+        found = read_worlds(Reply(json.dumps([{"keep": 1}, second])), request)
+        assert len(found.complaints) == wrong and all("was not tried out" in str(one) for one in found.complaints)
 
 
 def test_a_selection_that_is_lost_is_missed(adversarial, tmp_path):

@@ -27,6 +27,7 @@ from envgen_nb.cycle.runs import open_run
 from envgen_nb.cycle.settings import SettingsError, load_settings, make_settings
 from envgen_nb.designer.base import DesignerError, Request, make_designer
 from envgen_nb.designer.design import Budget, BudgetError, DesignError, conversation, design
+from envgen_nb.designer.openai import _Failure, _pause
 from envgen_nb.designer.prompt import first_prompt, load_templates
 from envgen_nb.designer.reply import Design, format_reply
 from envgen_nb.designer.schema import response_schema
@@ -451,6 +452,32 @@ def test_retry_after_is_honoured(waits):
         assert len(server.requests) == tries, headers
         asked = [wait for wait in waits if wait > 1]
         assert len(asked) == (headers.get("Retry-After") == when) and all(55 < wait < 61 for wait in asked)
+
+
+def test_a_server_that_asks_for_no_pause_is_not_asked_for_ever(waits, monkeypatch):
+    monkeypatch.setattr("envgen_nb.designer.openai._PAUSE", 0.5)
+    past = formatdate(time.time() - 60, usegmt=True)
+    for headers in ({"Retry-After": "0"}, {"Retry-After": past}, {}):
+        waits.clear()
+        with ChatServer(status(429, headers=headers)) as server:
+            with pytest.raises(DesignerError, match="refuses more calls"):
+                ask(server, max_wait=5)
+            assert 2 < len(server.requests) < 15 and min(waits) >= 0.3 and sum(waits) <= 5
+
+
+def test_a_pause_is_a_number_after_any_number_of_tries():
+    assert 0 < _pause(_Failure("it broke off", begun="a"), 5000)[0] <= 60
+
+
+def test_what_the_environment_has_for_openai_goes_to_no_other_server(monkeypatch):
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Secret: sk-very\nAuthorization: Bearer sk-gateway")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-mine")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-mine")
+    with ChatServer(answer(GOOD)) as server:
+        assert ask(server).text == GOOD
+    (sent,) = server.headers
+    assert sent["authorization"] == "Bearer none" and not any(
+        secret in value for value in sent.values() for secret in ("sk-", "org-mine", "proj-mine"))
 
 
 SOON = {          # where servers say when to come back: in 12 seconds

@@ -139,10 +139,12 @@ ACCEPTED = {
        for opening, closing in THOUGHTS.items() if not opening.startswith("Here is")},
     "thoughts behind": f"{fenced(ONE, TWO)}\n\n<reasoning>\nNot\n{DRAFT}\n</reasoning>",
     "thoughts that are cut off behind": f"{fenced(ONE, TWO)}\n\n<think>\nOr rather\n{DRAFT}\n",
+    "thoughts and a word behind": f"{fenced(ONE, TWO)}\n\n<think>All right?</think>\nDone!",
     "thoughts twice": f"<think>{DRAFT}</think>So:\n{DRAFT}\n<think>No.</think>{fenced(ONE, TWO)}",
     "marks in structured output": f'{{"environments": [{{"purpose": "</think> [THINK]", "settings": {ONE}}}, {TWO}]}}',
     "a mark in a purpose": f"{fenced(ONE, TWO)}\nPurpose: <thought> is no mark within a sentence.",
     "byte order mark": "\ufeff" + f"[{ONE}, {TWO}]",
+    "a number beside": f'{{"num_environments": 2, "environments": [{ONE}, {TWO}]}}',
     "no-break spaces": f"[{ONE},\u00a0{TWO}]",
     "prose with braces": f"A {{plan}} in [two] steps.\n{fenced(ONE, TWO)}\nSee {{above}}.",
     "empty block": f"```\n```\n{fenced(ONE, TWO)}",
@@ -555,3 +557,29 @@ def test_structured_replies_come_back(chosen):
     assert fits(response_schema(model, len(chosen)), reply)
     found, complaints = parse_reply(json.dumps(reply), model, len(chosen))
     assert complaints == [] and found == [Design(world, "p") for world in chosen]
+
+
+def test_structured_replies_keep_worlds():
+    """With all settings as null, which is the only way in strict mode; and a program's answer, with none."""
+    kept = {"purpose": "p", "settings": filled(GardenWorld, {"pests": []}), "weight": 2, "keep": 1}
+    other = {"purpose": "p", "settings": filled(GardenWorld, {"pests": [], "seeds": 3}), "weight": None, "keep": None}
+    reply = {"environments": [kept, other]}
+    assert fits(response_schema(GardenWorld, 2, previous=2), reply)
+    found, complaints = parse_reply(json.dumps(reply), GardenWorld, 2, WORLDS)
+    assert complaints == [] and [(one.world, one.weight, one.keep) for one in found] == [
+        (WORLDS[0], 2, 1), (GardenWorld(seeds=3), 1, None)]
+    kept["settings"]["seeds"] = 2
+    assert "no settings of its own" in str(parse_reply(json.dumps(reply), GardenWorld, 2, WORLDS)[1][0])
+
+
+def test_json_beside_the_blocks_is_not_left_out():
+    """The environments of before in blocks, the new ones bare."""
+    reply = f"Before:\n{fenced(ONE, TWO)}\nNow better:\n{{\"seeds\": 2}}\n{{\"seeds\": 3}}\n"
+    assert "there is JSON outside of the ```json blocks" in said(reply)[0]
+
+
+def test_numbered_headings_and_a_purpose_on_lines_of_its_own():
+    reply = (f"1. **Environment 1**\n```json\n{ONE}\n```\n**Purpose**\nLearn iron.\n\n"
+             f"2. **Environment 2**\n```json\n{TWO}\n```\n**Purpose**\nLearn coal.\n")
+    designs, complaints = parse_reply(reply, GardenWorld, 2)
+    assert complaints == [] and [one.purpose for one in designs] == ["Learn iron.", "Learn coal."]

@@ -116,7 +116,7 @@ class Player:
         for cell, path in ways.items():
             for dx, dy in AROUND:
                 to = (cell[0] + dx, cell[1] + dy)
-                if self.at(to) is None and getattr(self.at(cell), "type", "") != "door":
+                if self.at(to) is None and to not in path and getattr(self.at(cell), "type", "") != "door":
                     lost = len(ways) - len(self.ways({to})) - (to in ways)
                     near = any(abs(to[0] - x) + abs(to[1] - y) == 1 for x, y in doors)
                     places.append((lost > 0, near, len(path), to, path))

@@ -52,6 +52,9 @@ def _request(ctx: RunContext, number: int) -> Request:
     places = [place for cycle in run.cycles[first:number] for place in (cycle, f"{cycle}/{RunFolder.TRIAL}")]
     exchanges = [(run.text(place, RunFolder.PROMPT), run.text(place, RunFolder.REPLY)) for place in places]
     history = [exchange for exchange in exchanges if None not in exchange]      # a designer may have come later
+    records = world_records(run, results=settings.feedback in OWN)
+    if number > 1 and not run.worlds(f"cycle-{number - 1}"):     # none to keep: that cycle had the designer none
+        records = (*records, ())
     if settings.design == "ladders":
         history = []                                     # each correction says all that is known of the ladders
 
@@ -61,7 +64,7 @@ def _request(ctx: RunContext, number: int) -> Request:
     return Request(simulator=run.simulator, vocabulary=settings.vocabulary, num_worlds=settings.num_proposed,
                    ladders=settings.design == "ladders",
                    messages=conversation(history, ""), feedback=run.feedback(number),
-                   history=world_records(run, results=settings.feedback in OWN), cycle=number,
+                   history=records, cycle=number,
                    num_cycles=settings.num_cycles, context=design_context(run, number), seed=settings.seed,
                    drafts=len(run.drafts(f"cycle-{number}")), on_status=on_status,
                    measure=functools.partial(_measure, ctx, number, on_status))

@@ -38,17 +38,12 @@ def _measured(run: RunFolder) -> str:
     return "\n".join(lines + [f"{name}: {', '.join(f'{one[name][0]:.1f}%' for one in rates)}" for name in rates[0]])
 
 
-def _played(ladder: LadderRecord) -> LadderRecord:
-    "Return a ladder without the stages that were not played."
-    return dataclasses.replace(ladder, stages=tuple(stage for stage in ladder.stages if stage.record.episodes))
-
-
 def happened(run: RunFolder) -> dict[str, str]:
     "Return what `lessons_prompt` says of a run that is finished."
     parts, ladders = [], ()
     for cycle in run.cycles[1:]:
         ladders = ladder_records(run, cycle)
-        if played := [ladder for ladder in map(_played, ladders) if ladder.stages]:
+        if played := [ladder for ladder in ladders if any(stage.record.episodes for stage in ladder.stages)]:
             parts.append(f"### {cycle}\n\n{format_ladders(played, run.simulator.costs)}")
     last = run.cycles[-1]
     return {"measured": _measured(run), "ladders": "\n\n".join(parts) or "No stage was played.",

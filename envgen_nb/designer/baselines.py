@@ -97,7 +97,8 @@ class FixedWorlds(Designer):
 
     def reply(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
         if request.cycle > 1 and len(request.previous) == request.num_worlds:
-            kept = [Design(world, "the same as in the first cycle.") for world in request.previous]
+            kept = [Design(record.world, "the same as in the first cycle.", record.weight)
+                    for record in request.history[-1]]
             return reply_with(kept, "The worlds of the first cycle are kept.")
         if self.worlds is None:
             return self.base.reply(request, on_text)

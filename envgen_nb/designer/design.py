@@ -123,7 +123,11 @@ def as_reply(
 
 def read_worlds(reply: Reply, request: Request) -> ParsedReply:
     "The worlds or ladders of a reply to a request for them."
-    return read_reply(reply.text, request.model, request.num_worlds, request.previous, reply.designs, request.goals)
+    found = read_reply(reply.text, request.model, request.num_worlds, request.previous, reply.designs, request.goals)
+    others = [Complaint("it was not tried out; choose one that was, by its number in `keep`", number)
+              for number, design in enumerate(found.designs, 1)
+              if request.tried and not design.keep and design.world not in request.previous]
+    return replace(found, complaints=(*found.complaints, *others))
 
 
 def design(

@@ -293,9 +293,20 @@ def _advice(failure: _Failure, designer: "OpenAICompatible", keyed: bool, tried:
     return f"{advice} (HTTP {status}). It said: {failure.words}"
 
 # %% ../../nbs/2_designer/11_openai.ipynb #9c088ea5
-_JSON_FORM = ('\n\nAnswer with one JSON object and nothing else, of the form {"environments": [{"purpose": "...", '
-              '"settings": {...}}, ...]}: in "settings" the object that the form above shows in a block, in "purpose" '
-              "what it says about it in prose.")
+def _json_form(request: Request) -> str:
+    "What is added to a question for worlds or ladders where the answer is one JSON object."
+    numbers = ', "weight": ..., "keep": ...' if request.previous and not request.goals else ""
+    form = f'"environments": [{{"purpose": "...", "settings": {{...}}{numbers}}}, ...]'
+    inside = 'in "settings" the object that the form above shows in a block'
+    if request.goals:
+        form = '"ladders": [{"purpose": "...", "goal": "...", "stages": [{"settings": {...}}, ...]}, ...], ' + form
+        inside = 'in "settings" what the form above has for a stage, or for an environment'
+    if numbers:
+        inside += ', {} for one that is kept, in "weight" and "keep" what belongs beside it, or null'
+    if request.context and request.context.bottleneck and not request.tried:
+        form = f'"bottleneck": "...", {form}'
+    return (f"\n\nAnswer with one JSON object and nothing else, of the form {{{form}}}: {inside}, in "
+            '"purpose" what it says about it in prose.')
 
 
 def _checked_url(base_url: str) -> str:
@@ -369,7 +380,7 @@ def _question(designer: OpenAICompatible, request: Request, terms: _Terms) -> di
     question = {"model": designer.model, "messages": messages, **terms.options}
     if terms.format == "text" or (request.plain and not request.schema):
         return question
-    messages[-1]["content"] += "" if request.plain else _JSON_FORM
+    messages[-1]["content"] += "" if request.plain else _json_form(request)
     form: dict[str, Any] = {"type": terms.format}
     if terms.format == "json_schema":
         schema = request.schema or response_schema(
@@ -469,9 +480,9 @@ def _pause(failure: _Failure, tries: int) -> tuple[float, bool] | None:
             return None
         places = headers if status == 429 else {name: headers[name] for name in headers if "retry" in name}
         if (asked := come_back(places, failure.body)) is not None:
-            return asked, True
+            return max(asked, _PAUSE), True           # it may say 0, or a date that has passed by our clock
     longest = _LONGEST_BUSY if status in _BUSY else _LONGEST
-    return min(_PAUSE * 2 ** (tries - 1), longest) * random.uniform(0.75, 1), False
+    return min(_PAUSE * 2 ** min(tries - 1, 10), longest) * random.uniform(0.75, 1), False
 
 
 def _sleep(seconds: float, ended: threading.Event) -> None:
@@ -494,9 +505,12 @@ class _Call:
     def reply(self) -> Reply:
         "The answer with its cost and notes; `DesignerError` if there is none."
         started = time.monotonic()
-        listeners = [one and self.screen.listener(one) for one in (self.on_text, self.request.on_status)]
+        on_text, on_status = self.on_text and self.screen.listener(self.on_text), self.request.on_status
+        say = on_status and (lambda text: on_status(self.screen(text)))
         with make_client(self.designer.base_url, self.key, self.designer.timeout) as client:
-            answer, failure = _attended(lambda *heard: self._answer(client, *heard), self.ended, *listeners)
+            answer, failure = _attended(lambda *heard: self._answer(client, *heard), self.ended, on_text, say)
+        if on_text:
+            on_text("", last=True)
         if answer is None:                                 # raised here, away from the errors that hold the request
             raise DesignerError(self.screen(f"{self.designer.base_url} {failure}"), self.usage)
         self.designer._terms = self.terms
@@ -518,7 +532,8 @@ class _Call:
             on_status(f"{self.designer.destination}, try {self.tries}{most}{said}")
             try:
                 answer = _ask(client, _question(self.designer, self.request, self.terms), on_text)
-                self.usage += _cost(self.designer, self.request, answer.tokens, answer.text)
+                written = answer.thoughts + (answer.text or answer.refusal)
+                self.usage += _cost(self.designer, self.request, answer.tokens, written)
                 return answer, ""
             except _Failure as failure:
                 other = _other_terms(failure, self.terms) if failure.refused else None

@@ -88,7 +88,7 @@ def spending(
     "What is used up → how much of it in an episode, how much of that again, and how much on which objective."
     found: dict[str, tuple[float, float, dict[str, float]]] = {}
     for objective, (often, again) in record.counts.items():
-        for item, amount in costs[objective].items():
+        for item, amount in costs.get(objective, {}).items():
             much, before, on = found.get(item, (0.0, 0.0, {}))
             if often:
                 found[item] = much + amount * often, before + amount * again, on | {objective: amount * often}

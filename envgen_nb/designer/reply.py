@@ -198,7 +198,7 @@ def _environments(value: Any, model: type[World]) -> list[Any]:
         return [value[key] for key in keys]
     lists = [key for key in keys if key not in model.model_fields and isinstance(value[key], list)
              and any(isinstance(item, dict) for item in value[key])]
-    if len(lists) == 1 and all(isinstance(value[key], str) for key in keys if key not in lists):
+    if len(lists) == 1 and not any(isinstance(value[key], (dict, list)) for key in keys if key not in lists):
         return _environments(value[lists[0]], model)
     return [value]
 
@@ -265,10 +265,10 @@ def _unwrap(
     return settings, beside
 
 # %% ../../nbs/2_designer/05_reply.ipynb #6efcf3a4
-_HEADING = re.compile(r"^[ \t#>*_-]*+(?:(?:environment|env|world|ladder)[ \t]*+#?([0-9]{1,3})[ \t]*+"
-                      r"(?:[:*_)\]–—-]++[ \t*_]*+|$)|(?:environments?|worlds?|ladders?)[ \t*_]*+:?+[ \t*_]*+$)",
-                      re.IGNORECASE | re.MULTILINE)
-_PURPOSE = re.compile(r"^[ \t#>*_-]*+purpose[ \t]*+[*_]*+[ \t]*+:[ \t*_]*+", re.IGNORECASE | re.MULTILINE)
+_HEADING = re.compile(r"^[ \t#>*_-]*+(?:[0-9]{1,3}[.)][ \t*_]*+)?"
+                      r"(?:(?:environment|env|world|ladder)[ \t]*+#?([0-9]{1,3})[ \t]*+(?:[:*_)\]–—-]++[ \t*_]*+|$)|"
+                      r"(?:environments?|worlds?|ladders?)[ \t*_]*+:?+[ \t*_]*+$)", re.IGNORECASE | re.MULTILINE)
+_PURPOSE = re.compile(r"^[ \t#>*_-]*+purpose[ \t]*+[*_]*+[ \t]*+(?::[ \t*_]*+|$\s*+)", re.IGNORECASE | re.MULTILINE)
 _BOTTLENECK = re.compile(r"^[ \t#>*_-]*+bottleneck[ \t*_]*+(?::|$)[ \t*_]*+\s*+(\S[^\n]*+)",
                          re.IGNORECASE | re.MULTILINE)
 _NOTE = re.compile(r"\n[ \t]*+\n[ \t]*+(?=[*_#>]*(?:notes?|summary|overall)\b|---|\*\*\*|#)", re.IGNORECASE)
@@ -400,6 +400,11 @@ def _overall(
 
 
 # %% ../../nbs/2_designer/05_reply.ipynb #63a057fa
+def _is_nothing(settings: Any) -> bool:
+    "True if nothing is set: a structured reply names all settings, as null, or a list as empty."
+    return settings in (None, []) or (isinstance(settings, dict) and all(map(_is_nothing, settings.values())))
+
+
 def _role(
     beside: dict[str, Any], settings: Any, previous: Sequence[World], number: int,
 ) -> tuple[int, int | None, list[Complaint]]:
@@ -413,7 +418,7 @@ def _role(
         known = f"it is a number from 1 to {len(previous)}" if previous else "there are no environments before these"
         wrong.append(Complaint(f"got {keep!r:.40}; {known}", number, "keep"))
         keep = None
-    elif keep is not None and settings not in ({}, None):
+    elif keep is not None and not _is_nothing(settings):
         wrong.append(Complaint("an environment that is kept has no settings of its own", number, "keep"))
     return weight, keep, wrong
 
@@ -523,7 +528,7 @@ def read_reply(
     places = ((before + p.start, before + p.end) for p, units in zip(pieces, found, strict=True)
               for unit in units for _ in unit.environments)
     whole = _overall(text, pieces, found, num_worlds, bool(objectives))
-    whole += _left_out(text, pieces) if objectives and designs is None and pieces else []
+    whole += _left_out(text, pieces) if designs is None and pieces else []
     return ParsedReply(tuple(right), (*whole, *wrong, *complaints), _bottleneck(text, pieces), tuple(places))
 
 

@@ -22,7 +22,7 @@ from urllib.request import getproxies_environment, proxy_bypass_environment
 import openai
 
 from .base import DesignerError
-from .trust import is_local
+from .trust import is_local, is_openai
 from ..game.world import printable
 
 # %% ../../nbs/2_designer/10_server.ipynb #44a00004
@@ -83,7 +83,8 @@ _TOO_LARGE = re.compile(r"too (?:large|high|big|long)|at most|less than|no more 
 _ABOUT_LENGTH = re.compile(r"max_(?:completion_|new_|output_)?tokens|(?:completion|output) tokens|context length")
 _NUMBERS = re.compile(r"(?<![\w.,-])\d{1,3}(?:,\d{3})+(?!\w)|(?<![\w.-])\d+(?![\w-])")
 _CONTEXT = (re.compile(r"(\d+) - (\d+)\)"),                                                   # vLLM
-            re.compile(r"context length is (\d+) .*?\((\d+) (?:in|from) the (?:messages|input|prompt)"))   # OpenAI
+            re.compile(r"context length is (\d+) .*?at least (\d+) input tokens"),            # vLLM, since 2025
+            re.compile(r"context length is (\d+) .*?\((\d+) (?:in|from|of) (?:the )?(?:messages|text|input|prompt)"))
 
 
 def length_allowed(
@@ -127,14 +128,15 @@ class Screen:
             text = text.replace(part, "[key]")
         return printable(text)
 
-    def listener(self, listener: Callable[[str], None]) -> Callable[[str], None]:
-        "Do the same for a text in pieces: what may be the beginning of a key is held until the next piece."
+    def listener(self, listener: Callable[[str], None]) -> Callable[..., None]:
+        "Do the same for a text in pieces: what may be the beginning of a key is held until the next, or the last, one."
         held = ""
 
-        def on_piece(piece: str) -> None:
+        def on_piece(piece: str, last: bool = False) -> None:
             nonlocal held
             text = held + piece
-            kept = max((n for one in self.spellings for n in range(1, len(one)) if text.endswith(one[:n])), default=0)
+            kept = 0 if last else max((n for one in self.spellings for n in range(1, len(one))
+                                       if text.endswith(one[:n])), default=0)
             held = text[len(text) - kept:]
             listener(self(text[:len(text) - kept]))
         return on_piece
@@ -147,6 +149,15 @@ def _spellings(key: str) -> list[str]:
     return sorted(found, key=len, reverse=True)
 
 # %% ../../nbs/2_designer/10_server.ipynb #44a0000e
+def _without_others(key: str | None) -> dict[str, Any]:
+    "Return headers that keep back what the package reads from the environment, and is meant for OpenAI."
+    lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines()
+    names = [line.partition(":")[0].strip() for line in lines if ":" in line]
+    others = {name: openai.Omit() for name in (*names, "OpenAI-Organization", "OpenAI-Project")
+              if name.lower() != "authorization"}
+    return others | {"Authorization": f"Bearer {key or 'none'}"}
+
+
 def make_client(
     base_url: str,       # of the server
     key: str | None,     # None: it is sent none
@@ -161,8 +172,9 @@ def make_client(
             needed = base_url.startswith("https:") and any(trusted.values())
             verify = ssl.create_default_context(**trusted) if needed else True
             settings["http_client"] = openai.DefaultHttpxClient(trust_env=False, verify=verify)
-        return openai.OpenAI(api_key=key or "none", base_url=base_url, timeout=timeout,
-                             max_retries=0, **settings)
+        if not is_openai(base_url):
+            settings["default_headers"] = _without_others(key)
+        return openai.OpenAI(api_key=key or "none", base_url=base_url, timeout=timeout, max_retries=0, **settings)
     except (ImportError, ValueError, OSError) as error:
         reason = _unusable_variable(error)
     raise DesignerError(f"{base_url} cannot be called: {reason}")

@@ -61,7 +61,7 @@ def check_answer(
         return None, f"{str(unknown[0])[:60]!r} is none of its options, which are: {', '.join(options)}"
     for name, value in answer.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            return None, f"the probability of {name} is a number from 0 to 1, not {str(value)[:30]}"
+            return None, f"the probability of {name} is a number from 0 to 1, not {value!r:.30}"
     total = math.fsum(answer.values())
     if not 0.95 <= total <= 1.05:
         return None, f"its probabilities add up to {total:.3g}, not to 1"
@@ -149,7 +149,7 @@ def read_answers(
         number = entry.get("situation") if isinstance(entry, dict) else None
         if type(number) is not int or not 1 <= number <= len(asked):
             complaints.append(f"an answer names its situation by a number from 1 to {len(asked)}, not "
-                              f"{str(number)[:30]}")
+                              f"{number!r:.30}")
             continue
         question = asked[number - 1]
         answer, wrong = check_answer(_pairs(entry.get("probabilities")), question.options)

@@ -47,7 +47,7 @@ def _thought_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def answer_span(text: str) -> tuple[int, int]:
-    "The place of the answer in a reply: its last part that is no thought; empty, at the end, if there is none."
+    "The place of the answer: the last part that is no thought, and holds JSON if one does; without one, at the end."
     if text.lstrip().startswith("{"):
         return 0, len(text)
     parts, at = [], 0
@@ -55,7 +55,8 @@ def answer_span(text: str) -> tuple[int, int]:
         if text[at:start].strip():
             parts.append((at, start))
         at = max(at, end)
-    return parts[-1] if parts else (len(text), len(text))
+    with_json = [span for span in parts if "{" in text[slice(*span)]]
+    return (with_json or parts or [(len(text), len(text))])[-1]
 
 
 def split_thoughts(

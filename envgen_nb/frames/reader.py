@@ -11,7 +11,7 @@ import io
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from ..designer.prompt import fill, format_previous, packaged, prompt_values
 from .play import Policy, play_frames
 from ..game.simulator import Simulator
-from ..game.world import World, random_world
+from ..game.world import World, check_world, random_world
 
 # %% ../../nbs/frames/09_reader.ipynb #684bc97d
 def cells_of(
@@ -180,10 +180,21 @@ def distance_errors(
     return np.where(near.any(0), off / np.maximum(near.sum(0), 1), np.nan)
 
 # %% ../../nbs/frames/09_reader.ipynb #5e92ffdb
-def draw_worlds(model: type[World], count: int, seed: int) -> list[World]:
-    "Draw worlds at random from all that a class of worlds allows; the same ones for the same seed."
-    generator = random.Random(seed)
-    return [random_world(model, generator) for _ in range(count)]
+def _without(settings: dict[str, Any], value: Any) -> dict[str, Any]:
+    "Return settings without those of this value."
+    return {name: _without(one, value) if isinstance(one, dict) else one
+            for name, one in settings.items() if one != value}
+
+
+def draw_worlds(simulator: Simulator, vocabulary: str, count: int, seed: int) -> list[World]:
+    """Draw worlds at random from all that a vocabulary allows; the same ones for the same seed.
+
+    Frames have no agent that trains: a world that would start from moments of its episodes starts as usual.
+    """
+    model, generator = simulator.world_class(vocabulary), random.Random(seed)
+    worlds = [random_world(model, generator) for _ in range(count)]
+    return [check_world(model, _without(world.settings(), moment))[0] if (moment := simulator.start_moment(world))
+            else world for world in worlds]
 
 
 def shown_classes(
