@@ -386,6 +386,9 @@ def test_worlds_command(tmp_path, command):
     done = envgen("worlds", "crafter", tmp_path / "good.json", "--out", tmp_path / "worlds.png")
     assert done.returncode == 0 and "Environment 2" in done.stdout, done.stderr
     assert np.asarray(Image.open(tmp_path / "worlds.png")).std() > 10
+    refused = command("worlds", "crafter", tmp_path / "good.json", "--out", tmp_path / "good.json")
+    assert refused.returncode == 2 and "does not end in .png" in refused.stderr
+    assert json.loads((tmp_path / "good.json").read_text()) == good
     (tmp_path / "bad.json").write_text(json.dumps([{"environment_settings": {"tree_rarity": "plenty"},
                                                     "inventory_settings": {"wood": 12}}]))
     done = command("worlds", "crafter", tmp_path / "bad.json")
@@ -409,7 +412,7 @@ def test_play_command(run, tmp_path, command):
     frames = [np.asarray(f.convert("RGB")) for f in ImageSequence.Iterator(Image.open(tmp_path / "clip.gif"))]
     assert 10 < len(frames) <= 31 and any((a != frames[0]).any() for a in frames[1:])
     for wrong in (["--out", tmp_path / "clip.mp4"], ["--out", tmp_path / "c.gif", "--world", "cycle-9:1"],
-                  ["--out", tmp_path / "c.gif", "--cycle", "cycle-9"]):
+                  ["--out", tmp_path / "c.gif", "--cycle", "cycle-9"], ["--out", tmp_path / "c.gif", "--steps", "0"]):
         refused = command("play", run.path, *wrong)
         assert refused.returncode == 2 and "Traceback" not in refused.stderr
     told = [play(run, tmp_path / "a.gif", steps=20, seed=3), play(run, tmp_path / "b.gif", steps=20, seed=3)]

@@ -68,9 +68,9 @@ def path(text: str) -> Path:
 
 
 def path_with(ending: str) -> Callable[[str], Path]:
-    "Return what reads an argument that is a path with this ending: no other file is overwritten by a slip."
+    "Return what reads an argument that is a folder, or a path with this ending: no other file is overwritten."
     def read(text: str) -> Path:
-        if (found := path(text)).suffix != ending:
+        if (found := path(text)).suffix != ending and not found.is_dir():
             raise argparse.ArgumentTypeError(f"{text} does not end in {ending}")
         return found
 
