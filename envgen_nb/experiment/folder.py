@@ -140,7 +140,8 @@ def _check_files(experiment: Experiment, copies: Path) -> None:
     for text in files_of(experiment):
         if ".." in Path(text).parts:
             raise ExperimentError(f"{text}: files must be beside the experiment's file, or in folders below it")
-        if not ((copies / text).exists() or (experiment.folder / text).exists()):
+        if not (experiment.folder / text).exists() and not (copies / text).exists() and (
+                experiment.folder.resolve() != copies.resolve()):
             raise ExperimentError(f"{text}: there is no such file or folder beside the experiment's file, "
                                   f"in {experiment.folder.resolve()}")
 
