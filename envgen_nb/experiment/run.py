@@ -25,9 +25,9 @@ from ..cycle.folder import RunFolder, read_file
 from ..cycle.run import run_cycles
 from ..designer.base import Usage
 from ..designer.trust import name_destinations
-from ..designer.design import BudgetError, around_calls
+from ..designer.design import BudgetError, ModelCalls, around_calls
 from .folder import ExperimentFolder
-from ..game.files import FolderInUse, hold_folder, parse_json, write_json
+from ..game.files import FolderInUse, hold_folder, parse_json, read_jsonl, write_json
 from ..results import summary
 
 # %% ../../nbs/7_experiment/03_run.ipynb #1989b392
@@ -70,8 +70,12 @@ class Ownership:
 # %% ../../nbs/7_experiment/03_run.ipynb #f4bacee8
 def spent(folder: ExperimentFolder) -> Usage:
     "Return the usage of all models that the runs have called so far: designers, teachers and players."
-    paths = [folder.run(*run) for run in folder.experiment.runs()]
-    return sum((RunFolder(path).whole_usage() for path in paths if (path / RunFolder.INFO).exists()), Usage())
+    found = []
+    for path in (folder.run(*run) for run in folder.experiment.runs()):
+        found += [record["usage"] for record in read_jsonl(path / RunFolder.USAGE)]
+        found += [read_file(file, parse_json, "Put back a copy of it, or delete it: its calls are then not counted.")
+                  for file in path.glob(f"*/{ModelCalls.USAGE}")]
+    return sum((Usage(**usage) for usage in found), Usage())
 
 
 @contextlib.contextmanager
@@ -86,7 +90,7 @@ def asking(folder: ExperimentFolder, ownership: Ownership) -> Iterator[None]:
             if number == 0:
                 time.sleep(0.2)
                 ownership.check()
-        used = spent(folder)
+        used = spent(folder) if experiment.max_calls or experiment.max_tokens else Usage()
         for what, limit, so_far in (("max_calls", experiment.max_calls, used.calls),
                                     ("max_tokens", experiment.max_tokens, used.tokens)):
             if limit is not None and so_far >= limit:
