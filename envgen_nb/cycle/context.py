@@ -309,7 +309,10 @@ def unlearned(
     cycle: str,                         # that has been measured
     ladders: Sequence[LadderRecord],    # its `ladder_records`
 ) -> tuple[Unlearned, ...]:
-    "Return the objectives that were reached more often at an earlier measurement of the run, by more than chance."
+    """Return the objectives that were reached more often at an earlier measurement of the run.
+
+    By more than two standard errors: with many objectives and measurements, one or two of them are chance.
+    """
     until = run.cycles[:run.cycles.index(cycle) + 1]
     measured = [found for name in until if (found := run.reported(name)) is not None]
     found = []
