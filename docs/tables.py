@@ -575,7 +575,7 @@ def human_curves() -> Drawing:
                               line={"color": colour, "dash": "dot"})
                    for (name, value), colour in zip(marks.items(), COLOURS[-2:], strict=False)]
         panels.append(chart(traces, title, x_title="environment steps", height=320, above=True))
-    return svg(*panels, width=480, columns=2, title="Crafter over ten million steps: means over seeds, 95% intervals")
+    return svg(*panels, width=840, title="Crafter over ten million steps: means over seeds, 95% intervals")
 
 
 BEST = "ppo-long"      # plain PPO with its best preset: what the others are compared with
