@@ -226,7 +226,7 @@ def test_the_cap(tmp_path, capfd):
             change_settings(run, learner_options=run.settings.learner_options | {"turns": 3})
 
 
-def test_the_cap_of_an_experiment(tmp_path, monkeypatch):
+def test_the_cap_of_an_experiment(tmp_path):
     """It holds for what players ask, in all runs together."""
     pytest.importorskip("minigrid")
     with ChatServer(plays) as server:

@@ -6,7 +6,6 @@
 __all__ = ['happened', 'ask_lessons', 'merge_lessons']
 
 # %% ../../nbs/5_cycle/11_lessons.ipynb #1e550103
-import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -19,7 +18,7 @@ from .runs import display_name
 from ..designer.base import Designer, DesignerError, Reply, Request, check_consent
 from ..designer.design import Budget, DesignError, design
 from ..designer.lessons import format_lessons, lessons_prompt, load_lessons, merge_prompt, read_lessons
-from ..designer.records import LadderRecord, format_ladders, format_original, format_unlearned
+from ..designer.records import format_ladders, format_original, format_unlearned
 from ..designer.reply import ParsedReply
 from ..game.files import write_text
 from ..game.simulator import Simulator

@@ -56,6 +56,11 @@ class Request:
         return tuple(record.world for record in self.tried or (self.history[-1] if self.history else ()))
 
     @property
+    def bottleneck(self) -> bool:
+        "True if the bottleneck is asked for."
+        return bool(self.context and self.context.bottleneck and not self.tried)
+
+    @property
     def goals(self) -> tuple[str, ...]:
         "The objectives, one of which is the goal of a ladder, where ladders are asked for; else ()."
         return tuple(self.simulator.objectives) if self.ladders and not self.tried else ()

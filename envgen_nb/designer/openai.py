@@ -303,7 +303,7 @@ def _json_form(request: Request) -> str:
         inside = 'in "settings" what the form above has for a stage, or for an environment'
     if numbers:
         inside += ', {} for one that is kept, in "weight" and "keep" what belongs beside it, or null'
-    if request.context and request.context.bottleneck and not request.tried:
+    if request.bottleneck:
         form = f'"bottleneck": "...", {form}'
     return (f"\n\nAnswer with one JSON object and nothing else, of the form {{{form}}}: {inside}, in "
             '"purpose" what it says about it in prose.')
@@ -384,8 +384,7 @@ def _question(designer: OpenAICompatible, request: Request, terms: _Terms) -> di
     form: dict[str, Any] = {"type": terms.format}
     if terms.format == "json_schema":
         schema = request.schema or response_schema(
-            request.model, request.num_worlds, len(request.previous),
-            bool(request.context and request.context.bottleneck and not request.tried), request.goals)
+            request.model, request.num_worlds, len(request.previous), request.bottleneck, request.goals)
         form["json_schema"] = {"name": "answers" if request.plain else "environments", "strict": True, "schema": schema}
     return question | {"response_format": form}
 

@@ -27,7 +27,7 @@ from envgen_nb.experiment.file import (
     OWN_FOLDER, Experiment, ExperimentError, parse_experiment, read_experiment,
 )
 from .folder import ExperimentFolder, keep_file, open_experiment
-from ..game.files import parse_json, read_jsonl, write_bytes, write_json, write_text
+from ..game.files import parse_json, read_jsonl, write_json, write_text
 from ..game.simulator import get_simulator
 from ..game.world_files import load_worlds
 from ..results import RETURN, measure, played

@@ -420,6 +420,11 @@ def _benchmark(args: argparse.Namespace) -> int:
     return int(bool(failed))
 
 # %% ../../nbs/extras/07_cli.ipynb #d30eaff2
+def _arm(text: str) -> str:
+    "Return a text as the name of an arm."
+    return re.sub(r"[^\w.-]+", "-", text)
+
+
 def _entry(args: argparse.Namespace, known: dict[str, Any]) -> tuple[Any, str]:
     "Return the folder in which the designer of a command line is played, and the name of its arm."
     from envgen_nb.cycle.settings import load_settings
@@ -429,7 +434,7 @@ def _entry(args: argparse.Namespace, known: dict[str, Any]) -> tuple[Any, str]:
     given, file = args.designer, Path(args.designer).expanduser()
     if file.is_file() or given in known and given not in protocol().arms:
         record = known.get(given) or (read_record(file) if file.suffix == ".jsonl" else None)
-        name = args.name or (record.designer if record else re.sub(r"[^\w.-]+", "-", file.stem))
+        name = args.name or (record.designer if record else _arm(file.stem))
         return open_benchmark(record or file, name, args.folder), name
     if given in protocol().arms and not args.parameter and not args.name:
         return open_benchmark(given, given, args.folder), given
@@ -437,7 +442,7 @@ def _entry(args: argparse.Namespace, known: dict[str, Any]) -> tuple[Any, str]:
     written = parse_parameters([("designer", given), *args.parameter], notebook_parameters(notebook), notebook.name)
     first = map_texts(written, lambda text: protocol().fill(text, seeds_of(args.full)[0]))
     options = load_settings(**first).designer_options | written.get("designer_options", {})     # with settings.ini's
-    name = args.name or re.sub(r"[^\w.-]+", "-", str(options.get("model") or given))
+    name = args.name or _arm(str(options.get("model") or given))
     folder = open_benchmark(written | {"designer_options": options}, name, args.folder)
     if given == "manual":
         print(f"prompts   {folder.path / name}/seed-*/manual/prompt-*.md; write each reply beside it, as reply-*.md")
@@ -721,10 +726,11 @@ def _beginning(kind: str, name: str) -> tuple[str, str]:
             arg("name", nargs="?", help="of the file, without its ending (default: my_game, my_designer, …)"))
 def _init(args: argparse.Namespace) -> int:
     "Write a game, a designer, a learner, a curriculum or an experiment to begin from, which runs at once."
+    from envgen_nb.experiment.file import FOLDER_NAME
     name = args.name or f"my_{args.kind}"
     file = Path(name + (".toml" if args.kind == "experiment" else ".py"))
-    if not re.match("[A-Za-z]" if args.kind == "experiment" else "", name) or not name.isidentifier(
-            ) or keyword.iskeyword(name):
+    if not name.isidentifier() or keyword.iskeyword(name) or (
+            args.kind == "experiment" and not FOLDER_NAME.fullmatch(name)):
         raise ValueError(f"{name!r} is no name for {file}: use letters, digits and _, and no keyword of Python, e.g. "
                          f"my_{args.kind}")
     if file.suffix == ".py" and not file.exists() and importlib.util.find_spec(name):

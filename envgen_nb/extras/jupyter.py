@@ -10,7 +10,6 @@ __all__ = ['PACKAGE', 'STORED', 'MADE_FROM', 'fingerprint', 'is_outdated', 'copy
 import hashlib
 import json
 import os
-import shutil
 import sys
 import urllib.parse
 from collections.abc import Sequence

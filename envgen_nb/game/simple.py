@@ -9,7 +9,7 @@ __all__ = ['Game', 'SimpleVectorEnv', 'check_names', 'SimpleLabeller', 'SimpleSi
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -140,10 +140,11 @@ def _begin(self: SimpleVectorEnv, which: np.ndarray) -> None:
         self.games[i].reset(self.worlds[self._world[i]] or self.original, random)
 
 
-def check_names(what: str, names: Set[str], known: Set[str]) -> None:
+def check_names(what: str, games: Iterable[Set[str]], known: Iterable[str]) -> None:
     "`ValueError` if a game names something that its simulator does not."
-    if not names <= known:
-        raise ValueError(f"the game's {what}: {min(names - known)!r} is not one of its simulator's, which are: "
+    known = frozenset(known)
+    if wrong := frozenset().union(*games) - known:
+        raise ValueError(f"the game's {what}: {min(wrong)!r} is not one of its simulator's, which are: "
                          f"{', '.join(sorted(known)) or 'none'}")
 
 
@@ -151,16 +152,15 @@ def check_names(what: str, names: Set[str], known: Set[str]) -> None:
 def _play(self: SimpleVectorEnv, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     "Step the copies whose episodes go on: rewards, terminated, truncated."
     rewards, terminated, truncated = np.zeros(self.num_envs), *np.zeros((2, self.num_envs), bool)
-    objectives = frozenset(self.objectives)
     chosen = actions.tolist() if actions.ndim == 1 else actions.astype(np.float32)      # a copy: games may keep a row
     for i in np.flatnonzero(live).tolist():
         game, world, action = self.games[i], self._world[i], chosen[i]
         rewards[i], terminated[i] = game.step(action)
-        check_names("achieved", game.achieved, objectives)
         self._actions[i].append(action)
         goal = self._goal[world]
         truncated[i] = not terminated[i] and (len(self._actions[i]) >= self.lengths[world] or (
             goal >= 0 and self.objectives[goal] in game.achieved))
+    check_names("achieved", [self.games[i].achieved for i in np.flatnonzero(live)], self.objectives)
     return rewards, terminated, truncated
 
 
@@ -178,7 +178,7 @@ def _results(self: SimpleVectorEnv) -> dict[str, np.ndarray]:
     found = EpisodeVectorEnv._results(self)
     if self.simulator.deaths:
         names = ("", *self.simulator.deaths)
-        check_names("death", {game.death for game in self.games}, {*names})
+        check_names("death", [{game.death for game in self.games}], names)
         found["death"] = np.array([names.index(game.death) for game in self.games], np.uint8)
     return found
 
@@ -187,8 +187,7 @@ def _results(self: SimpleVectorEnv) -> dict[str, np.ndarray]:
 def conditions(self: SimpleVectorEnv) -> np.ndarray:
     "Return which of the simulator's `conditions` hold in each sub-environment, (N, C) bool."
     self.need("game to ask about")
-    for game in self.games:
-        check_names("conditions", game.conditions, {*self.simulator.conditions})
+    check_names("conditions", [game.conditions for game in self.games], self.simulator.conditions)
     return np.array([[name in game.conditions for name in self.simulator.conditions] for game in self.games], bool)
 
 # %% ../../nbs/1_game/07_simple.ipynb #660bb777
