@@ -53,7 +53,7 @@ class Place(ABC):
 
     @abstractmethod
     def poll(self, handle: Any) -> int | None:
-        "Return the exit status of a run, negative for the signal that ended it; None: it has not ended."
+        "Return the exit status of a run: negative for a signal, `run.LOST` if its machine is gone; None: it goes on."
 
     @abstractmethod
     def cancel(self, handle: Any) -> None:

@@ -17,7 +17,7 @@ from ..designer.trust import destinations, is_allowed, refusal
 from .file import ExperimentError
 from .folder import ExperimentFolder, chosen, write_table
 from .places import Job, Place
-from .run import FAILED, TAKEN_OVER, command, note_failure, take
+from .run import FAILED, LOST, TAKEN_OVER, command, note_failure, take
 from ..game.files import hold_folder
 from ..results import Forecast, model_calls, most_calls
 
@@ -157,8 +157,7 @@ def _poll(folder: ExperimentFolder, place: Place, going: dict[tuple[str, int], A
 def _ending(folder: ExperimentFolder, arm: str, seed: int, status: int) -> str:
     "Why a process has ended, with the last line of its log."
     why = f"its process was ended by signal {-status}" if status < 0 else f"its process ended with status {status}"
-    if status == TAKEN_OVER:
-        why = "another process has taken the run over"
+    why = {TAKEN_OVER: "another process has taken the run over", LOST: "its machine is gone"}.get(status, why)
     log = folder.beside(arm, seed, folder.LOG)
     lines = log.read_text(encoding="utf-8", errors="replace").rstrip().split("\n") if log.exists() else [""]
     return f"{why}; last line of its log: {lines[-1].strip()[:300]}" if lines[-1] else why

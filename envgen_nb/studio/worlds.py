@@ -409,12 +409,12 @@ class _Card:
 
     def toggle(self, name: str) -> None:
         "Open a panel in place of the open one, or close it; a card with an open panel takes the whole width."
-        before, self.panel.children, self.editor = self.panel.children, (), None
-        for child in before:
-            _close(child)
         self.open = "" if self.open == name else name
         for which, pressed in self.openers.items():
             pressed.description = f"Close {which}" if which == self.open else which.capitalize()
+        before, self.panel.children, self.editor = self.panel.children, (), None
+        for child in before:
+            _close(child)
         (self.box.add_class if self.open else self.box.remove_class)("envgen-open")
         if self.open:
             self.panel.children = {"edit": self._edit, "play": self._play, "clip": self._clip}[name]()
