@@ -1995,6 +1995,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                     'envgen_nb/extras/cli.py'),
                                       'envgen_nb.extras.cli._completion': ('extras/cli.html#_completion', 'envgen_nb/extras/cli.py'),
                                       'envgen_nb.extras.cli._consent': ('extras/cli.html#_consent', 'envgen_nb/extras/cli.py'),
+                                      'envgen_nb.extras.cli._cycle': ('extras/cli.html#_cycle', 'envgen_nb/extras/cli.py'),
                                       'envgen_nb.extras.cli._designs': ('extras/cli.html#_designs', 'envgen_nb/extras/cli.py'),
                                       'envgen_nb.extras.cli._entry': ('extras/cli.html#_entry', 'envgen_nb/extras/cli.py'),
                                       'envgen_nb.extras.cli._experiment': ('extras/cli.html#_experiment', 'envgen_nb/extras/cli.py'),

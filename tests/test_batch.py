@@ -407,7 +407,8 @@ def test_prompt_command(command):
 
 @pytest.mark.long
 def test_play_command(run, tmp_path, command):
-    done = envgen("play", run.path, "--out", tmp_path / "clip.gif", "--steps", "30", "--world", "cycle-2:1")
+    done = envgen("play", run.path, "--out", tmp_path / "clip.gif", "--steps", "30", "--world", "2:1",
+                  "--cycle", "1")
     assert done.returncode == 0 and "return" in done.stdout, done.stderr
     frames = [np.asarray(f.convert("RGB")) for f in ImageSequence.Iterator(Image.open(tmp_path / "clip.gif"))]
     assert 10 < len(frames) <= 31 and any((a != frames[0]).any() for a in frames[1:])

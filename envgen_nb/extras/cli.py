@@ -390,7 +390,9 @@ def _play_runs(args: argparse.Namespace, folder: Any, runs: Sequence[tuple[str, 
                 "package.module:Class; a file of worlds or ladders; a record; or the word submit"),
             arg("source", nargs="?", type=path, metavar="FOLDER", help="what is submitted: the folder of a benchmark, "
                 "of another experiment with the same settings, or a record"),
-            PARAMETER, flag("--full", "ten seeds; without it the short form, the first five of them"),
+            arg("-p", "--parameter", **PAIR, help="a setting of the designer's, e.g. -p designer_options "
+                "'{\"model\": \"NAME\"}'; the protocol sets the rest; may be repeated"),
+            flag("--full", "ten seeds; without it the short form, the first five of them"),
             arg("--name", help="of the designer in the table (default: of its model, its class or its file)"),
             arg("--folder", type=path, help="where it is played (default: a folder of its own in the runs folder)"),
             arg("--arms", nargs="+", metavar="ARM", help="which are submitted (default: all that were played there)"),
@@ -609,12 +611,17 @@ def _prompt(args: argparse.Namespace) -> int:
     return 0
 
 
+def _cycle(text: str) -> str:
+    "Return the name of a cycle, which may be given as a number."
+    return f"cycle-{text}" if text.isdecimal() else text
+
+
 def _sent_prompt(folder: Path, cycle: str | None) -> str:
     "Return the prompt of a cycle of a run, None: of the latest that has one."
     from envgen_nb.cycle.folder import RunFolder
     run = RunFolder(folder)
     there = {name: text for name in run.cycles if (text := run.text(name, RunFolder.PROMPT)) is not None}
-    name = f"cycle-{cycle.removeprefix('cycle-')}" if cycle else next(reversed(there), "")
+    name = _cycle(cycle) if cycle else next(reversed(there), "")
     if name not in there:
         raise ValueError(f"{folder} has no prompt{f' of {name}' if name else ''}; there are: "
                          f"{', '.join(there) or 'none, as its designer was not asked yet'}")
@@ -623,8 +630,9 @@ def _sent_prompt(folder: Path, cycle: str | None) -> str:
 # %% ../../nbs/extras/07_cli.ipynb #5dc296f2
 @subcommand(*RUN,
             arg("--out", type=path, required=True, metavar="CLIP", help="a .gif or .webp file"),
-            arg("--world", metavar="CYCLE:N", help="a world of the run: cycle-2:1 (default: the original game)"),
-            arg("--cycle", help="the agent after this cycle, e.g. cycle-2 (default: the latest)"),
+            arg("--world", metavar="CYCLE:N", help="a world of the run: 2:1 is the first of cycle 2 (default: the "
+                "original game)"),
+            arg("--cycle", help="the agent after this cycle, e.g. 2 (default: the latest)"),
             arg("--seed", type=int, default=0, help="of the episode (default 0)"),
             arg("--steps", type=int, default=300, help="at the most (default 300)"))
 def _play(args: argparse.Namespace) -> int:
@@ -632,12 +640,13 @@ def _play(args: argparse.Namespace) -> int:
     from envgen_nb.experiment.batch import play
     run, world = _open(args), None
     if args.world:
-        cycle, _, number = args.world.partition(":")
-        worlds = run.worlds(cycle)
+        designed, _, number = args.world.partition(":")
+        worlds = run.worlds(_cycle(designed))
         if not number.isdecimal() or not 1 <= int(number) <= len(worlds):
-            raise ValueError(f"--world: this run has no {args.world!r}; say cycle-2:1 for the first of cycle 2")
+            raise ValueError(f"--world: this run has no {args.world!r}; say 2:1 for the first of cycle 2")
         world = worlds[int(number) - 1]
-    result = play(run, args.out, world=world, cycle=args.cycle, seed=args.seed, steps=args.steps)
+    cycle = _cycle(args.cycle) if args.cycle else None
+    result = play(run, args.out, world=world, cycle=cycle, seed=args.seed, steps=args.steps)
     reached = ", ".join(result["reached"]) or "nothing"
     print(f"{args.out}: return {result['return']}, {counted(result['length'], 'step')}, reached {reached}")
     return 0
