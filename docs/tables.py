@@ -1043,20 +1043,30 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
 
     pickaxe = measured("transfer_4m", "success at make_iron_pickaxe")
     rare = readings("original")["recall of rare classes, %"]
-    by_hand = {what: [paired(*({seed: run[what][k] for seed, run in runs_of("human")[arm].items()}
-                               for arm in ("rare_hand", "rare"))) for k in range(6)] for what in ("scores", "returns")}
+
+    def later(arm: str, base: str, what: str = "scores", k: int = 5) -> Estimate:
+        "The lead of an arm of `human` after its first, second … measurement."
+        return paired(*({seed: run[what][k] for seed, run in runs_of("human")[one].items()} for one in (arm, base)))
+
     return [
         ("README.md", "`fixed` is ahead of `random` by {:.1f} in area: one reply for",
          [_more("paper", "fixed", "random", AREA)]),
         ("README.md", "beside the best plain PPO: score {:.1f}, {:+.1f}, return {:+.1f};",
          [_end("ladders", "once"), *ladders("once", "plain")]),
         ("README.md", "has {:.1f} (return {:.1f}) at ten million steps; with a person's ladders {:+.1f}; human",
-         [_end("human", "rare"), alone("rare", RETURN, "human").value, by_hand["scores"][5]]),
-        ("results_human", "at two million steps, {:+.1f} at four, {:+.1f} at ten, where it is {:+.1f} in return.",
-         [*(by_hand["scores"][k] for k in (2, 5)), by_hand["returns"][5]]),
-        ("results_human", "paired by seed: {:+.1f} in score at two million", [by_hand["scores"][1]]),
+         [_end("human", "rare"), alone("rare", RETURN, "human").value, later("rare_hand", "rare")]),
+        ("results_human", "`ppo_hand` less `ppo`, paired by seed: {:+.1f} in score at two million steps, {:+.1f} at "
+         "four, {:+.1f} at ten, where it is {:+.1f} in return",
+         [*(later("ppo_hand", "ppo", k=k) for k in (1, 2, 5)), later("ppo_hand", "ppo", "returns")]),
+        ("results_human", "`rare_hand` less `rare`: {:+.1f}, {:+.1f} and {:+.1f}, where it is {:+.1f} in return.",
+         [*(later("rare_hand", "rare", k=k) for k in (1, 2, 5)), later("rare_hand", "rare", "returns")]),
+        ("results_human", "ahead of PPO alone by {:+.1f} (return {:+.1f}), and of PPO with the ladders by {:+.1f} "
+         "(return {:+.1f})", [later("rare", base, what) for base in ("ppo", "ppo_hand") for what in ("scores", "returns")]),
+        ("results_human", "PPO has {:.1f} at ten million steps, with the ladders {:.1f}.",
+         [_end("human", "ppo"), _end("human", "ppo_hand")]),
         ("results_human", "under the curve of ten million steps {:+.1f}.", [_more("human", "rare_hand", "rare", AREA)]),
-        *((page, text, [mean(sorted(_after("rare", "scores").items())[2][1]), by_hand["scores"][2]]) for page, text in (
+        *((page, text, [mean(sorted(_after("rare", "scores").items())[2][1]), later("rare_hand", "rare", k=2)])
+          for page, text in (
             ("human", "without the ladders it is {:.1f}, and that they help was not shown, {:+.1f}."),
             ("results_ladders", "it has {:.1f} after four million steps alone, and a person's ladders add {:+.1f} ("))),
         ("human", "ten seeds have {:.1f} after four million steps",
