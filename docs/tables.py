@@ -1055,8 +1055,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [_end("ladders", "once"), *ladders("once", "plain")]),
         ("README.md", "has {:.1f} (return {:.1f}) at ten million steps; with a person's ladders {:+.1f}; human",
          [_end("human", "rare"), alone("rare", RETURN, "human").value, later("rare_hand", "rare")]),
-        ("results_human", "`ppo_hand` less `ppo`, paired by seed: {:+.1f} in score at two million steps, {:+.1f} at "
-         "four, {:+.1f} at ten, where it is {:+.1f} in return",
+        ("results_human", "`ppo_hand` less `ppo`, paired by seed: {:+.1f} in score at two million steps, {:+.1f} "
+         "at four, {:+.1f} at ten, where it is {:+.1f} in return",
          [*(later("ppo_hand", "ppo", k=k) for k in (1, 2, 5)), later("ppo_hand", "ppo", "returns")]),
         ("results_human", "`rare_hand` less `rare`: {:+.1f}, {:+.1f} and {:+.1f}, where it is {:+.1f} in return.",
          [*(later("rare_hand", "rare", k=k) for k in (1, 2, 5)), later("rare_hand", "rare", "returns")]),
