@@ -368,6 +368,8 @@ DESIGNS = {      # designs that were tried, as they are recorded: learner and wh
     "agent_designs:Undiscounted": ("ppo-rare", "what is imitated is not discounted"),
     "agent_designs:Valued": ("ppo-rare", "rarity_coef 1"),
     "agent_designs:Valued2": ("ppo-rare", "rarity_coef 2"),
+    "agent_designs:Kept": ("ppo-rare", "rarity_coef 1, and 4 (best rate − rate) more for each objective"),
+    "agent_designs:Constrained": ("ppo-rare", "rarity_coef 1, retention_lr 2.5"),
     "agent_designs:Annealed": ("ppo-rare", "the learning rate falls to a tenth"),
     "agent_designs:PerMinibatch": ("ppo-rare", "advantages are normalised in each minibatch"),
     "agent_designs:KLStop": ("ppo-rare", "passes end above a KL divergence of 0.02"),
@@ -416,9 +418,9 @@ def _changed(changes: str, which: str) -> dict[int, float]:
     return {seed: run.get(which, run["success"].get(which)) for seed, run in _screened()[changes].items()}
 
 
-def _changes(changes: str, which: str) -> Estimate:
+def _changes(changes: str, which: str, base: str = "as it is") -> Estimate:
     "How much more it is with a change than without."
-    return paired(_changed(changes, which), _changed("as it is", which))
+    return paired(_changed(changes, which), _changed(base, which))
 
 
 def screened() -> str:
@@ -1044,6 +1046,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
     pickaxe = measured("transfer_4m", "success at make_iron_pickaxe")
     rare = readings("original")["recall of rare classes, %"]
 
+    retained = "rarity_coef 1, retention_lr 2.5"
+
     def later(arm: str, base: str, what: str = "scores", k: int = 5) -> Estimate:
         "The lead of an arm of `human` after its first, second … measurement."
         return paired(*({seed: run[what][k] for seed, run in runs_of("human")[one].items()} for one in (arm, base)))
@@ -1061,7 +1065,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("results_human", "`rare_hand` less `rare`: {:+.1f}, {:+.1f} and {:+.1f}, where it is {:+.1f} in return.",
          [*(later("rare_hand", "rare", k=k) for k in (1, 2, 5)), later("rare_hand", "rare", "returns")]),
         ("results_human", "ahead of PPO alone by {:+.1f} (return {:+.1f}), and of PPO with the ladders by {:+.1f} "
-         "(return {:+.1f})", [later("rare", base, what) for base in ("ppo", "ppo_hand") for what in ("scores", "returns")]),
+         "(return {:+.1f})",
+         [later("rare", base, what) for base in ("ppo", "ppo_hand") for what in ("scores", "returns")]),
         ("results_human", "PPO has {:.1f} at ten million steps, with the ladders {:.1f}.",
          [_end("human", "ppo"), _end("human", "ppo_hand")]),
         ("results_human", "under the curve of ten million steps {:+.1f}.", [_more("human", "rare_hand", "rare", AREA)]),
@@ -1082,6 +1087,10 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          "sleep: {:+.1f} percentage points of the episodes. With c = 2 there is more sleep, {:+.1f},",
          [*(_changes("rarity_coef 1", which) for which in ("score_training", "score_policy", "wake_up")),
           _changes("rarity_coef 2", "wake_up")]),
+        ("results_human", "wakes up in {:.1f}% of its episodes, {:+.1f} more than with `rarity_coef` alone; the return "
+         "changes by {:+.1f}, the score at the end by {:+.1f}, the rate of the iron pickaxe by {:+.1f}",
+         [mean(_changed(retained, "wake_up").values()), *(_changes(retained, which, "rarity_coef 1") for which in (
+             "wake_up", "return_policy", "score_policy", "make_iron_pickaxe"))]),
         ("results_human", "whose advantages are added, brings sleep back, {:+.1f}; that",
          [_changes("a second critic with γ 0.99, λ 0.9; the sum of both advantages", "wake_up")]),
         ("results_human", "by {:+.1f} in score; in return no difference was shown, {:+.1f}. After "

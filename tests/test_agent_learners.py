@@ -21,7 +21,7 @@ from envgen_nb.curriculum import EnvGen
 from envgen_nb.game.simulator import get_simulator
 
 SYMBOLS = get_preset("symbols", hidden=(16, 16), memory=8, num_envs=4, rollout_steps=32, epochs=1, minibatches=2,
-                     phase_rollouts=2, phase_epochs=1, rarity_coef=1.0)
+                     phase_rollouts=2, phase_epochs=1, rarity_coef=1.0, retention_lr=2.5)
 PIXELS = get_preset("laptop", hidden=(16, 16), embedding=8, heads=2, memory=8, num_envs=4, rollout_steps=16, epochs=1,
                     minibatches=2, phase_rollouts=2, phase_epochs=1, novelty_coef=0.0, rarity_coef=1.0)
 CRAFTER = get_simulator("crafter")

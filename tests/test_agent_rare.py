@@ -12,6 +12,7 @@ from envgen_nb.agent.learner import learners, make_rollout, tree_map
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import Trainer
 from envgen_nb.curriculum import EnvGen
+from envgen_nb.extras import rare
 from envgen_nb.extras.rare import Examples, observations_after
 from envgen_nb.game.simulator import get_simulator
 from envgen_nb.simulators.crafter.symbols import THINGS, present
@@ -140,6 +141,31 @@ def test_with_every_option_a_stopped_training_goes_on_with_the_same_bits(game, o
     assert same(straight.state_dict(), rebuilt.state_dict())
     assert any(report.metrics["novelty"] > 0 for report in reports)
     assert not same(straight.learner.policy.state_dict(), start(game, **options).learner.policy.state_dict())
+
+
+def test_a_reward_for_what_is_unlearned_is_stopped_and_resumed_and_is_for_the_original_game(monkeypatch):
+    monkeypatch.setattr(rare, "EPISODES", 2)                    # so that rates rise and fall within a few rollouts
+    preset = SMALL.replace(retention_lr=2.5)
+    straight, stopped, without = start(CRAFTER, preset), start(CRAFTER, preset), start(CRAFTER)
+    reports = [straight.rollout() for _ in range(20)]
+    for _ in range(15):
+        stopped.rollout()
+    rebuilt = start(CRAFTER, preset)
+    rebuilt.load_state_dict(stopped.state_dict())
+    for _ in range(5):
+        rebuilt.rollout()
+    assert same(straight.state_dict(), rebuilt.state_dict())
+    assert any(report.metrics["retention"] > 0 for report in reports)
+    retention = straight.learner.retention
+    assert (retention.best >= 0).all() and (retention.best <= 1 + 1e-5).all() and retention.rewards.max() > 0
+    assert "retention" not in without.learner.state_dict() and without.rollout().metrics["retention"] == 0
+
+    rollout = make_rollout(2, 4, straight.learner.observation_space)
+    unlocked = torch.tensor([False, True])[:, None, None].expand(2, 4, len(CRAFTER.objectives))
+    rollout.extras = {"unlocked": unlocked, "designed": torch.tensor([[False, True, False, True]] * 2)}
+    found = straight.learner.retained(rollout, torch.ones(4, dtype=torch.bool))
+    assert found[0].tolist() == [0] * 4                         # achieved in the second step, for the first time
+    assert found[1].tolist() == pytest.approx([float(retention.rewards.sum()), 0] * 2)
 
 
 def test_of_pixels_fewer_examples_are_kept_and_no_list_of_things_is_needed():

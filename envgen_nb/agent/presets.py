@@ -19,7 +19,8 @@ from ..game.registry import Registry, is_target
 # %% ../../nbs/3_agent/01_presets.ipynb #fc570ac1
 _FRACTIONS = ("gamma", "gae_lambda")                       # from 0 to 1
 _MAYBE_ZERO = ("blocks", "patch", "contrast", "embedding", "heads", "value_coef", "entropy_coef",
-               "prediction_coef", "novelty_coef", "rarity_coef", "imitation_steps")
+               "prediction_coef", "novelty_coef", "rarity_coef", "retention_lr",
+               "imitation_steps")
 
 
 def _check_numbers(record: Any) -> None:
@@ -104,6 +105,7 @@ class Algorithm:
     prediction_coef: float = 0.0   # weight of predicting what an action changes; 0: nothing is predicted
     novelty_coef: float = 0.1      # of "ppo-rare": the reward for what never was before (two things together); 0: none
     rarity_coef: float = 0.0       # of "ppo-rare": the reward for an objective that never was achieved before; 0: none
+    retention_lr: float = 0.0      # of "ppo-rare": how fast the reward for an unlearned objective grows; 0: none
     imitation_steps: int = 1       # of "ppo-rare": steps of Adam on its own rare achievements after each rollout
     microbatches: int = 2            # parts of a minibatch that threads can work on at once; on a GPU it stays whole
     phase_rollouts: int = 8          # rollouts between two phases of "ad", Achievement Distillation; as published,
