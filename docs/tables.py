@@ -1057,8 +1057,10 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [_more("paper", "fixed", "random", AREA)]),
         ("README.md", "beside the best plain PPO: score {:.1f}, {:+.1f}, return {:+.1f};",
          [_end("ladders", "once"), *ladders("once", "plain")]),
-        ("README.md", "has {:.1f} (return {:.1f}) at ten million steps; with a person's ladders {:+.1f}; human",
-         [_end("human", "rare"), alone("rare", RETURN, "human").value, later("rare_hand", "rare")]),
+        ("README.md", "has {:.1f} (return {:.1f}) at ten million steps, PPO {:.1f} ({:.1f}); a person's ladders add "
+         "{:+.1f}, to PPO {:+.1f}; human",
+         [*(alone(arm, what, "human").value for arm in ("rare", "ppo") for what in (SCORE, RETURN)),
+          later("rare_hand", "rare"), later("ppo_hand", "ppo")]),
         ("results_human", "`ppo_hand` less `ppo`, paired by seed: {:+.1f} in score at two million steps, {:+.1f} "
          "at four, {:+.1f} at ten, where it is {:+.1f} in return",
          [*(later("ppo_hand", "ppo", k=k) for k in (1, 2, 5)), later("ppo_hand", "ppo", "returns")]),
