@@ -513,11 +513,11 @@ def sleepless() -> Drawing:
 
 
 def _after(arm: str, what: str) -> dict[int, list[float]]:
-    "The scores or returns of an arm of `human` at each measurement: steps → one for each seed."
+    "The scores or returns of an arm of `human` at each measurement: steps, to the next million → one for each seed."
     found = defaultdict(list)
     for one in runs_of("human")[arm].values():
         for step, value in zip(one["steps"], one[what], strict=True):
-            found[step].append(value)
+            found[round(step, -6)].append(value)
     return found
 
 
