@@ -145,7 +145,7 @@ def test_with_every_option_a_stopped_training_goes_on_with_the_same_bits(game, o
 
 def test_a_reward_for_what_is_unlearned_is_stopped_and_resumed_and_is_for_the_original_game(monkeypatch):
     monkeypatch.setattr(rare, "EPISODES", 2)                    # so that rates rise and fall within a few rollouts
-    preset = SMALL.replace(retention_lr=2.5)
+    preset = SMALL.replace(rarity_coef=1.0, retention_lr=2.5)
     straight, stopped, without = start(CRAFTER, preset), start(CRAFTER, preset), start(CRAFTER)
     reports = [straight.rollout() for _ in range(20)]
     for _ in range(15):
@@ -156,6 +156,7 @@ def test_a_reward_for_what_is_unlearned_is_stopped_and_resumed_and_is_for_the_or
         rebuilt.rollout()
     assert same(straight.state_dict(), rebuilt.state_dict())
     assert any(report.metrics["retention"] > 0 for report in reports)
+    assert any(report.metrics["rarity"] > 0 for report in reports)
     retention = straight.learner.retention
     assert (retention.best >= 0).all() and (retention.best <= 1 + 1e-5).all() and retention.rewards.max() > 0
     assert "retention" not in without.learner.state_dict() and without.rollout().metrics["retention"] == 0

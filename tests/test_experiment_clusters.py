@@ -128,6 +128,12 @@ def slurm(tmp_path, monkeypatch):
             pytest.skip(f"Slurm does not start here: {told.stdout}{told.stderr}")
         yield tmp_path
     finally:
+        if len(daemons) > 1:                         # what still runs would outlive them
+            subprocess.run(["scancel", f"--user={os.getuid()}"])
+            for _ in range(60):
+                if not subprocess.run(["squeue", "--noheader"], capture_output=True, text=True).stdout.strip():
+                    break
+                time.sleep(0.5)
         for daemon in reversed(daemons):
             daemon.terminate()
             daemon.wait(30)

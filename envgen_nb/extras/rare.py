@@ -262,23 +262,22 @@ class Retention:
     STATE = "episodes", "best", "rewards"
 
     def __init__(self, objectives: int):
-        self.episodes = 0                                                             # that have ended
+        self.episodes = torch.zeros(objectives, dtype=torch.int64)       # that have ended, with each of them
         self.best, self.rewards = torch.zeros(objectives), torch.zeros(objectives)    # the highest rates; λ
 
     def update(
         self,
-        rate: Tensor,     # (objectives,), a running average from 0, see `averaged`
-        episodes: int,    # that have ended since the last update
-        lr: float,        # η
+        rate: Tensor,       # (objectives,), running averages from 0, see `averaged`
+        episodes: Tensor,   # (objectives,), with each of them, that have ended since the last update
+        lr: float,          # η
     ) -> None:
         "Follow the rates: more for an objective that is too far below its best, less for one that is not."
-        self.episodes += episodes
+        self.episodes = self.episodes + episodes
         share = 1 - (1 - 1 / EPISODES) ** self.episodes              # of the average that is not its beginning
-        if share > 0.5:
-            rate = rate / share
-            self.best = torch.maximum(self.best, rate)
-            step = lr * episodes / EPISODES * (self.best - self.MARGIN - rate)
-            self.rewards = (self.rewards + step).clamp(0, self.MOST)
+        known, rate = share > 0.5, rate / share
+        self.best = torch.where(known, torch.maximum(self.best, rate), self.best)
+        step = lr * episodes / EPISODES * (self.best - self.MARGIN - rate)
+        self.rewards = torch.where(known, (self.rewards + step).clamp(0, self.MOST), self.rewards)
 
     def state_dict(self) -> dict[str, Any]:
         return copy.deepcopy({name: getattr(self, name) for name in self.STATE})
@@ -366,7 +365,8 @@ class RarePPO(PPO):
         self.examples.add(rollout, fresh)
         if self.retention:
             ended = (rollout.terminated | rollout.truncated) & ~rollout.designed
-            self.retention.update(self.examples.rate[0], int(ended.sum()), algorithm.retention_lr)
+            episodes = (ended[:, :, None] & rollout.possible).sum((0, 1))
+            self.retention.update(self.examples.rate[0], episodes, algorithm.retention_lr)
         for _ in range(algorithm.imitation_steps):
             check()
             report |= self.imitate()
