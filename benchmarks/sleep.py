@@ -12,7 +12,8 @@ The agent plays the same episodes twice: as it is, and with sleep put in its pla
 until it wakes up with the achievement (it tries again when it was hurt). Return, discounted return from that step on,
 and the rate of wake_up are compared, paired by episode. The first three episodes of the last agent are kept, by steps.
 
-Of plants and diamonds it counts in how many episodes what they need was there, how long these last, and the deaths.
+Of plants and diamonds it counts in how many episodes what they need was there, how long these last, and the deaths; of
+plants also whether they are still there at the end, and how far they grew, which they do while the player is near.
 """
 import argparse
 from pathlib import Path
@@ -27,6 +28,7 @@ from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.runs import load_agent
 from envgen_nb.game.files import write_json
 from envgen_nb.game.simulator import get_simulator, make_vec
+from envgen_nb.simulators.crafter.fast.state import PLANT
 from envgen_nb.simulators.crafter.reference import ACTIONS, ITEMS, OBJECTIVES
 from envgen_nb.simulators.crafter.symbols import OBJECTS
 
@@ -56,6 +58,7 @@ def play(agent: Learner, episodes: int, forced: bool, watch: Watch | None = None
     while playing.any():
         if watch:
             watch.look(venv, playing)
+        plants, grown = plants_of(venv)
         energy, daylight = obs["inventory"][:, ENERGY].copy(), obs["daylight"][:, 0].copy()
         asleep = obs["object"][:, 4, 3] == ASLEEP
         begun |= playing & (energy == 8)
@@ -66,7 +69,7 @@ def play(agent: Learner, episodes: int, forced: bool, watch: Watch | None = None
         obs, rewards, _, _, infos = venv.step(actions)
         rows.append({"playing": playing.copy(), "energy": energy, "daylight": daylight, "asleep": asleep,
                      "values": extras["values"].cpu().numpy(), "rewards": rewards * playing,
-                     "begun": begun.copy()})
+                     "begun": begun.copy(), "plants": plants, "grown": grown})
         unlocked[playing] = venv.unlocked[playing]
         if "results" in infos:
             ended = infos["_results"] & playing
@@ -78,6 +81,14 @@ def play(agent: Learner, episodes: int, forced: bool, watch: Watch | None = None
     venv.close()
     steps = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
     return steps | {"unlocked": unlocked, "reached": reached, "deaths": deaths}
+
+
+def plants_of(venv: Any) -> tuple[np.ndarray, np.ndarray]:
+    "Return in which games there is a plant, and for how many steps the oldest one has grown, two (N,) arrays."
+    games = venv._engine.games                               # the engine's own records: no observation says it
+    used = int(games["slots"].max()) + 1
+    plants = games["kind"][:, :used] == PLANT
+    return plants.any(1), np.where(plants, games["count"][:, :used], 0).max(1)
 
 
 def discounted(rewards: np.ndarray, begun: np.ndarray, gamma: float) -> np.ndarray:
@@ -107,6 +118,21 @@ def single(played: dict[str, np.ndarray], n: int) -> dict[str, Any]:
             "reached": {name: int(step) for name, step in zip(OBJECTIVES, played["reached"][n], strict=True) if step}}
 
 
+def gardens(played: dict[str, np.ndarray]) -> dict[str, float]:
+    """Return what became of plants, in percent of the episodes with one.
+
+    `late`: 300 steps and more followed after the first was planted; `grown`: of those, the median of the steps for
+    which the oldest plant had grown."""
+    there = played["plants"] & played["playing"]
+    planted, lengths = there.any(0), played["playing"].sum(0)
+    last = there[lengths - 1, np.arange(len(lengths))]
+    grown = np.where(there, played["grown"], 0).max(0)
+    late = planted & (lengths - there.argmax(0) > RIPE)
+    return {"planted": 100 * float(planted.mean()), "gone": 100 * float((~last)[planted].mean()),
+            "late": 100 * float(late[planted].mean()), "grown": float(np.median(grown[late])) if late.any() else 0.0,
+            "ripe": 100 * float((grown > RIPE)[planted].mean())}
+
+
 def lacking(played: dict[str, np.ndarray], watch: Watch) -> dict[str, Any]:
     "Return how often what a plant and a diamond need is there, how long episodes last, and of what the player dies."
     lengths, names = played["playing"].sum(0), ("none", *get_simulator("crafter").deaths)
@@ -114,6 +140,7 @@ def lacking(played: dict[str, np.ndarray], watch: Watch) -> dict[str, Any]:
             "deaths": {name: int((played["deaths"] == k).sum()) for k, name in enumerate(names)},
             "held": {" and ".join(one.conditions): one.episodes for name in ("eat_plant", "collect_diamond")
                      for one in watch.held()[name]},
+            "gardens": gardens(played),
             "reached": {name: 100 * float(played["unlocked"][:, OBJECTIVES.index(name)].mean())
                         for name in ("place_plant", "eat_plant", "make_iron_pickaxe", "collect_diamond")}}
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache, partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -355,6 +356,8 @@ def presets() -> str:
 
 
 def _said(changes: dict) -> str:
+    if changes.get("encoder") == "agent_designs:Plain":
+        return "an encoder without attention"
     return ", ".join(f"{name} {value}" for name, value in changes.items()) or "as it is"
 
 
@@ -433,9 +436,10 @@ def screened() -> str:
             row += [plus_minus(mean(_changed(changes, which).values())),
                     "" if changes == "as it is" else plus_minus(_changes(changes, which), signed=True)]
         rows.append(row + [f"{mean(run['success'][skill] for run in runs.values()).value:.1f}"
-                           for skill in ("collect_diamond", "make_iron_pickaxe", "make_iron_sword")])
+                           for skill in ("eat_plant", "collect_diamond", "make_iron_pickaxe", "make_iron_sword")])
     return table(["changed", "seeds", "score at the end, %", "more", "return", "more", "score over training, %", "more",
-                  "wake_up, %", "more", "collect_diamond, %", "make_iron_pickaxe, %", "make_iron_sword, %"], rows, "l")
+                  "wake_up, %", "more", "eat_plant, %", "collect_diamond, %", "make_iron_pickaxe, %",
+                  "make_iron_sword, %"], rows, "l")
 
 
 def _agents(read: dict[str, Any]) -> str:
@@ -472,6 +476,29 @@ def lacking() -> str:
                     "ripe plant in sight, %": held("ripe plant in sight"), f"{bag}, %": held(bag),
                     f"{diamond}, %": held(diamond), "both, %": held(bag, diamond),
                     "died of thirst, %": died("thirst"), "of a zombie, %": died("zombie")})
+
+
+def _late(*path: str | int) -> Estimate:
+    "A number of the agents of `human` after ten million steps, benchmarks/sleep_human.json; shares of episodes in %."
+    found = []
+    for one in json.loads((BENCHMARKS / "sleep_human.json").read_text())["agents"].values():
+        value: Any = one
+        for key in path:
+            value = value[key]
+        found.append(100 * value / one["episodes"] if "deaths" in path else value)
+    return mean(found)
+
+
+def _ratios(name: str) -> list[float]:
+    return json.loads((BENCHMARKS / "train_turns.json").read_text())["rows"][name]["ratios"]
+
+
+def train_turns() -> str:
+    "Ratios of the steps per CPU second of two trainings, in turns, benchmarks/train_turns.json."
+    rows = json.loads((BENCHMARKS / "train_turns.json").read_text())["rows"]
+    return table(["", "ratio (the turns)", "steps per CPU second"], [
+        [name, f"{median(row['ratios']):.2f} ({row['ratios'][0]:.2f} to {row['ratios'][-1]:.2f})",
+         "{1:,.0f} and {0:,.0f}".format(*row["speeds"])] for name, row in rows.items()], "l")
 
 
 def sleep_bounds(energy: list[int], gamma: float) -> list[tuple[list[int], list[float]]]:
@@ -534,10 +561,17 @@ def human() -> str:
         rows.append([f"`{arm}`: {HUMAN[arm]}", str(len(runs)), *(plus_minus(mean(scores[step])) for step in steps),
                      plus_minus(iqm(scores[steps[-1]])), *(plus_minus(mean(returns[step])) for step in steps[1::3]),
                      plus_minus(mean(measured("human", "skills kept")[arm].values(), PERCENT)),
-                     *(f"{mean(_skill('human', arm, skill).values()).value:.1f}" for skill in skills)])
+                     *(f"{mean(_skill('human', arm, skill).values()).value:.1f}" for skill in skills),
+                     "{1:.0f} ({0:.0f} to {2:.0f})".format(*_minutes("human", arm))])
     return table(["arm", "seeds", *(f"score at {_million(step)}" for step in steps), f"IQM at {_million(steps[-1])}",
                   *(f"return at {_million(step)}" for step in steps[1::3]), "skills kept, %",
-                  *(f"{skill}, %" for skill in skills)], rows, "l")
+                  *(f"{skill}, %" for skill in skills), "minutes of a run"], rows, "l")
+
+
+def _minutes(name: str, arm: str) -> list[float]:
+    "The least, median and most minutes that training took in a run of an arm."
+    minutes = [run["cost"]["seconds"]["training"] / 60 for run in runs_of(name)[arm].values()]
+    return [min(minutes), median(minutes), max(minutes)]
 
 
 def human_skills() -> str:
@@ -984,7 +1018,7 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "screened": screened, "human": human, "human, skills": human_skills, "pixels": from_pixels, "sleep": sleep,
-          "lacking": lacking, "learners": learners,
+          "lacking": lacking, "train turns": train_turns, "learners": learners,
           "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
           "heist": heist, "continuous": continuous, "walker speed": walker_speed, "walker, tests": walker_tests,
@@ -1071,7 +1105,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [later("rare", base, what) for base in ("ppo", "ppo_hand") for what in ("scores", "returns")]),
         ("results_human", "PPO has {:.1f} at ten million steps, with the ladders {:.1f}.",
          [_end("human", "ppo"), _end("human", "ppo_hand")]),
-        ("results_human", "under the curve of ten million steps {:+.1f}.", [_more("human", "rare_hand", "rare", AREA)]),
+        ("results_human", "under the curve of ten million steps {:+.1f}, and 0 is",
+         [_more("human", "rare_hand", "rare", AREA)]),
         *((page, text, [mean(sorted(_after("rare", "scores").items())[2][1]), later("rare_hand", "rare", k=2)])
           for page, text in (
             ("human", "without the ladders it is {:.1f}, and that they help was not shown, {:+.1f}."),
@@ -1081,6 +1116,23 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("results_human", "and has {:.1f} after ten million: without", [_end("human", "rare")]),
         ("results_human", "{:.1f} at ten million steps and {:.1f} at four.",
          [mean(values) for _, values in sorted(_after("rare", "scores").items())[:1:-3]]),
+        ("results_human", "agents of `rare` in [`human`](#ten-million-steps): V is {:.1f}, they wake up in {:.1f}% of "
+         "the episodes, with sleep put in in {:.1f}%, which changes the discounted return by {:+.1f}, the return by "
+         "{:+.1f}.",
+         [_late("value"), _late("wake_up", 0), _late("wake_up", 1), _late("more", "discounted", 0),
+          _late("more", "return", 0)]),
+        ("results_human", "planted in {:.1f}% of the episodes; in {:.1f}% of these no plant is left at the end, in "
+         "{:.1f}% 300 steps and more follow, but by then the plant has grown for {:.1f} steps (medians of the agents): "
+         "the agent has gone away. In {:.1f}% a plant gets ripe at all.",
+         [_late("lacking", "gardens", name) for name in ("planted", "gone", "late", "grown", "ripe")]),
+        ("results_human", "At ten million steps a diamond is in sight in {:.1f}% of the episodes, an iron pickaxe in "
+         "the bag in {:.1f}%, both in {:.1f}%.",
+         [_late("lacking", "held", name) for name in (
+             "diamond in sight", "iron pickaxe in the bag", "iron pickaxe in the bag and diamond in sight")]),
+        ("results_human", "of thirst die {:.1f}%, of a zombie {:.1f}%.",
+         [_late("lacking", "deaths", name) for name in ("thirst", "zombie")]),
+        ("results_agent", "at once: {:.2f} ({:.2f} to {:.2f}) of the steps per CPU second", [
+            measure(_ratios("PPO: `symbols-long` beside `symbols`")) for measure in (median, min, max)]),
         ("results_human", "wakes up in {:+.1f} percentage points more of its episodes,",
          [_changes("gamma 0.99, gae_lambda 0.9", "wake_up")]),
         ("results_human", "and its score at the end changes by {:+.1f} (below;",
@@ -1100,9 +1152,9 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [*(_more("pixels", "rare_hand", "ppo", measure) for measure in (SCORE, RETURN)),
           paired(*({seed: run["scores"][1] for seed, run in runs_of("pixels")[arm].items()}
                    for arm in ("rare_hand", "ppo")))]),
-        ("results_human", "PPO has {:.1f} after one million steps in the original game alone, and Achievement "
-         "Distillation {:.1f} ([from", [mean(run["score_policy"] for run in pixels[key].values()).value
-                                        for key in (("ppo", "{}"), ad)]),
+        ("results_human", "PPO has {:.1f} after one million steps, in this shape {:.1f}, and Achievement Distillation, "
+         "in this shape, too, {:.1f} ([from", [mean(run["score_policy"] for run in pixels[key].values())
+                                        for key in (("ppo", "{}"), shaped, ad)]),
         ("README.md", "is {:+.1f} beside that PPO, return {:+.1f}; at four million steps {:.1f} above `symbols`, "
          "return {:+.1f}:",
          [learner("ppo-worlds", BEST), _more("learners", "ppo-worlds", BEST, RETURN),
@@ -1242,7 +1294,7 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          "mean {:.1f}", [*sorted(measured("learners", SCORE)["ppo"].values())[:2],
                                 alone("ppo", SCORE).value, iqm(measured("learners", SCORE)["ppo"].values()).value]),
         ("results_learners",
-         "it is {:.1f} ahead after a million steps ({:.1f} over the training until then), and at the end it is not: "
+         "It is {:.1f} ahead after a million steps ({:.1f} over the training until then), and at the end it is not: "
          "{:+.1f}.", [learner("ad", "ppo-long", *which) for which in (
              ("score_policy", 0), ("score_training", 0), ("score_policy", 1))]),
         ("results_learners", "In return none of them is ahead of it by an interval above zero; `ppo` with designed "
