@@ -1,12 +1,13 @@
-"""How fast can a step of training be? Its matrix products, their time alone, and the time at the processor's peak.
+"""How fast can a step of training be? Its operations, the matrix products alone, and these at the processor's peak.
 
-    python benchmarks/agent_limit.py                       # the preset symbols ; about 40 s
+    python benchmarks/agent_limit.py --out benchmarks/agent_limit.json      # the preset symbols; about 50 s
     python benchmarks/agent_limit.py --preset laptop
 
 Everything is of one environment step of `train` with PPO in Crafter: choosing an action, and `epochs` gradients. The
 matrix products are recorded with their shapes, types and strides, and each is computed alone, again and again, on
 numbers that the cache holds. The peak is that of the fastest of three square products. Seconds are of the CPU, so
-that another program on the machine changes little; only the speed with two threads is by the clock.
+that another program on the machine changes little; only the speed with two threads is by the clock. The shares of the
+operations are torch.profiler's, of what it sees: without the game, and without what Python does between operations.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 from gymnasium.vector import VectorEnv
+from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -25,6 +27,7 @@ from envgen_nb.agent.guards import keep_memory
 from envgen_nb.agent.on_policy import PPO
 from envgen_nb.agent.presets import get_preset
 from envgen_nb.agent.train import train
+from envgen_nb.game.files import write_json
 from envgen_nb.game.simulator import make_vec
 
 
@@ -76,10 +79,21 @@ def per_step(agent: PPO, venv: VectorEnv, steps: int, clock: Callable[[], float]
     return (clock() - begin) / (agent.steps - first)
 
 
+def profiled(agent: PPO, venv: VectorEnv, steps: int) -> list[tuple[str, float, int]]:
+    "Return the operations of a training: name, share of the profiled seconds without its parts', and calls."
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        train(agent, venv, steps)
+    events = profiler.key_averages()
+    whole = sum(event.self_cpu_time_total for event in events)
+    found = [(event.key, event.self_cpu_time_total / whole, event.count) for event in events]
+    return sorted(found, key=lambda one: -one[1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="symbols")
     parser.add_argument("--steps", type=int, default=122_880, help="that are timed")
+    parser.add_argument("--out", help="write all of it as JSON")
     args = parser.parse_args()
     torch.set_num_threads(1)
     keep_memory()
@@ -97,6 +111,7 @@ def main() -> None:
         with products:
             train(agent, venv, 5 * preset.batch)
         steps = agent.steps - first
+        listed = profiled(agent, venv, 5 * preset.batch)
     flops, took, least = Counter[Any](), Counter[Any](), 0.0
     peaks = {dtype: peak(dtype) for dtype in (torch.float32, torch.bfloat16)}
     for product, count in products.found.items():
@@ -114,6 +129,16 @@ def main() -> None:
     print(f"  matrix products together: {sum(took.values()) * 1e6:.1f} µs ({100 * sum(took.values()) / whole:.0f}%); "
           f"at the peak {least * 1e6:.1f} µs ({100 * least / whole:.0f}%)")
     print(f"learning with two threads: {two * 1e6:.1f} µs by the clock ({1 / two:,.0f} steps per second)")
+    for name, share, calls in listed[:12]:
+        print(f"  {100 * share:4.1f}% {name} ({calls:,} calls)")
+    if args.out:
+        write_json(args.out, {
+            "preset": preset.name, "step": whole * 1e6, "two_threads": two * 1e6, "least": least * 1e6,
+            "shares": {name: value / shares.total() for name, value in shares.items()},
+            "products": {str(dtype).removeprefix("torch."): {
+                "mflop": flops[dtype] / 1e6, "alone": took[dtype] * 1e6, "peak": peaks[dtype] / 1e9}
+                for dtype in flops},
+            "operations": listed})
 
 
 if __name__ == "__main__":
