@@ -489,6 +489,34 @@ def _late(*path: str | int) -> Estimate:
     return mean(found)
 
 
+def limit() -> str:
+    "What a step of training takes, and the least that its matrix products can take, benchmarks/agent_limit.json."
+    found = json.loads((BENCHMARKS / "agent_limit.json").read_text())
+    shares, products = found["shares"], found["products"]
+    flops, peaks = ({name: one[what] for name, one in products.items()} for what in ("mflop", "peak"))
+    alone = sum(one["alone"] for one in products.values())
+    rows = (
+        (f"the whole step, one thread: {100 * shares['learn']:.0f}% learning, {100 * shares['act']:.0f}% acting, "
+         f"{100 * shares['simulate']:.0f}% the game", found["step"]),
+        (f"its matrix products alone, {flops['bfloat16']:.2f} MFLOP in bfloat16 and {flops['float32']:.2f} in float32, "
+         "their numbers in the cache", alone),
+        (f"the same at the peak of one core, {peaks['bfloat16']:.0f} GFLOP/s in bfloat16 and {peaks['float32']:.0f} in "
+         "float32", found["least"]),
+        ("the whole step, learning with two threads, by the clock", found["two_threads"]))
+    return table(["", "µs", "of the step"], [[text, f"{took:.1f}", f"{100 * took / found['step']:.0f}%"]
+                                             for text, took in rows], "l")
+
+
+def operations() -> str:
+    "The operations that take the most of a training, benchmarks/agent_limit.json."
+    found = json.loads((BENCHMARKS / "agent_limit.json").read_text())["operations"]
+    rows = [[f"`{name}`", f"{100 * share:.1f}", f"{calls:,}"] for name, share, calls in found[:8]]
+    rest = found[8:]
+    return table(["operation", "share, %", "calls in 20,480 steps"], [*rows, [
+        f"{len(rest)} others", f"{100 * sum(share for _, share, _ in rest):.1f}",
+        f"{sum(calls for *_, calls in rest):,}"]], "l")
+
+
 def _ratios(name: str) -> list[float]:
     return json.loads((BENCHMARKS / "train_turns.json").read_text())["rows"][name]["ratios"]
 
@@ -1018,7 +1046,8 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "screened": screened, "human": human, "human, skills": human_skills, "pixels": from_pixels, "sleep": sleep,
-          "lacking": lacking, "train turns": train_turns, "learners": learners,
+          "lacking": lacking, "train turns": train_turns, "limit": limit,
+          "operations": operations, "learners": learners,
           "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
           "heist": heist, "continuous": continuous, "walker speed": walker_speed, "walker, tests": walker_tests,
@@ -1098,6 +1127,12 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("results_human", "`ppo_hand` less `ppo`, paired by seed: {:+.1f} in score at two million steps, {:+.1f} "
          "at four, {:+.1f} at ten, where it is {:+.1f} in return",
          [*(later("ppo_hand", "ppo", k=k) for k in (1, 2, 5)), later("ppo_hand", "ppo", "returns")]),
+        ("results_human", "`ppo_model` less `ppo`: {:+.1f} in score at two million steps, {:+.1f} at four, {:+.1f} at "
+         "ten, in return {:+.1f}, {:+.1f} and {:+.1f};",
+         [later("ppo_model", "ppo", what, k) for what in ("scores", "returns") for k in (1, 2, 5)]),
+        ("results_human", "a person's is shown, {:+.1f} in score and {:+.1f} in return; at two million steps they are "
+         "behind, {:+.1f} and {:+.1f}.",
+         [later("ppo_model", "ppo_hand", what, k) for k in (5, 1) for what in ("scores", "returns")]),
         ("results_human", "`rare_hand` less `rare`: {:+.1f}, {:+.1f} and {:+.1f}, where it is {:+.1f} in return.",
          [*(later("rare_hand", "rare", k=k) for k in (1, 2, 5)), later("rare_hand", "rare", "returns")]),
         ("results_human", "ahead of PPO alone by {:+.1f} (return {:+.1f}), and of PPO with the ladders by {:+.1f} "
