@@ -1164,6 +1164,11 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          "the bag in {:.1f}%, both in {:.1f}%.",
          [_late("lacking", "held", name) for name in (
              "diamond in sight", "iron pickaxe in the bag", "iron pickaxe in the bag and diamond in sight")]),
+        *(("results_human", words, [mean(run["success"][skill][k] for run in runs_of("human")["rare"].values()).value
+                                    for k in range(1, 6)])
+          for skill, words in (
+              ("collect_diamond", "one is collected in {:.1f}, {:.1f}, {:.1f}, {:.1f} and {:.1f}% of"),
+              ("wake_up", "and stays: {:.1f}, {:.1f}, {:.1f}, {:.1f} and {:.1f}%.)"))),
         ("results_human", "of thirst die {:.1f}%, of a zombie {:.1f}%.",
          [_late("lacking", "deaths", name) for name in ("thirst", "zombie")]),
         ("results_agent", "at once: {:.2f} ({:.2f} to {:.2f}) of the steps per CPU second", [
