@@ -603,12 +603,13 @@ def _minutes(name: str, arm: str) -> list[float]:
 
 
 def human_skills() -> str:
-    "What the best recorded arm of `human` reaches at the end, the rarest first."
-    best = max(runs_of("human"), key=lambda arm: _end("human", arm))
-    names = next(iter(runs_of("human")[best].values()))["success"]
-    found = {name: mean(_skill("human", best, name).values(), PERCENT) for name in names}
-    return table(["skill", f"`{best}`, %"], [[name, plus_minus(rate)] for name, rate in sorted(
-        found.items(), key=lambda item: item[1].value)], "l")
+    "What the arms of `ppo-rare` in `human` reach at the end, the rarest first."
+    arms = [arm for arm in runs_of("human") if arm.startswith("rare")]
+    found = {arm: {name: mean(_skill("human", arm, name).values(), PERCENT)
+                   for name in next(iter(runs_of("human")[arm].values()))["success"]} for arm in arms}
+    return table(["skill", *(f"`{arm}`, %" for arm in arms)], [
+        [name, *(plus_minus(found[arm][name]) for arm in arms)]
+        for name in sorted(found[arms[0]], key=lambda name: found[arms[0]][name].value)], "l")
 
 
 def from_pixels() -> str:
@@ -1120,10 +1121,10 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [_more("paper", "fixed", "random", AREA)]),
         ("README.md", "beside the best plain PPO: score {:.1f}, {:+.1f}, return {:+.1f};",
          [_end("ladders", "once"), *ladders("once", "plain")]),
-        ("README.md", "has {:.1f} (return {:.1f}) at ten million steps, PPO {:.1f} ({:.1f}); a person's ladders add "
-         "{:+.1f}, to PPO {:+.1f}; human",
+        ("README.md", "has {:.1f} (return {:.1f}) at ten million steps, PPO {:.1f} ({:.1f}); a person's or a "
+         "model's ladders add nothing shown, to PPO {:+.1f} and {:+.1f}; human",
          [*(alone(arm, what, "human").value for arm in ("rare", "ppo") for what in (SCORE, RETURN)),
-          later("rare_hand", "rare"), later("ppo_hand", "ppo")]),
+          later("ppo_hand", "ppo"), later("ppo_model", "ppo")]),
         ("results_human", "`ppo_hand` less `ppo`, paired by seed: {:+.1f} in score at two million steps, {:+.1f} "
          "at four, {:+.1f} at ten, where it is {:+.1f} in return",
          [*(later("ppo_hand", "ppo", k=k) for k in (1, 2, 5)), later("ppo_hand", "ppo", "returns")]),
@@ -1133,19 +1134,26 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         ("results_human", "a person's is shown, {:+.1f} in score and {:+.1f} in return; at two million steps they are "
          "behind, {:+.1f} and {:+.1f}.",
          [later("ppo_model", "ppo_hand", what, k) for k in (5, 1) for what in ("scores", "returns")]),
-        ("results_human", "`rare_hand` less `rare`: {:+.1f}, {:+.1f} and {:+.1f}, where it is {:+.1f} in return.",
+        ("results_human", "`rare_hand` less `rare`: {:+.1f}, {:+.1f} and {:+.1f}, where it is {:+.1f} in return;",
          [*(later("rare_hand", "rare", k=k) for k in (1, 2, 5)), later("rare_hand", "rare", "returns")]),
+        ("results_human", "`rare_model` less `rare`: {:+.1f}, {:+.1f} and {:+.1f}, in return {:+.1f}; less `rare_hand` "
+         "{:+.1f} at ten",
+         [*(later("rare_model", "rare", k=k) for k in (1, 2, 5)), later("rare_model", "rare", "returns"),
+          later("rare_model", "rare_hand")]),
         ("results_human", "ahead of PPO alone by {:+.1f} (return {:+.1f}), and of PPO with the ladders by {:+.1f} "
          "(return {:+.1f})",
          [later("rare", base, what) for base in ("ppo", "ppo_hand") for what in ("scores", "returns")]),
-        ("results_human", "PPO has {:.1f} at ten million steps, with the ladders {:.1f}.",
+        ("results_human", "PPO has {:.1f} at ten million steps, with a person's ladders {:.1f}.",
          [_end("human", "ppo"), _end("human", "ppo_hand")]),
         ("results_human", "under the curve of ten million steps {:+.1f}, and 0 is",
          [_more("human", "rare_hand", "rare", AREA)]),
         *((page, text, [mean(sorted(_after("rare", "scores").items())[2][1]), later("rare_hand", "rare", k=2)])
           for page, text in (
             ("human", "without the ladders it is {:.1f}, and that they help was not shown, {:+.1f}."),
-            ("results_ladders", "it has {:.1f} after four million steps alone, and a person's ladders add {:+.1f} ("))),
+            ("results_ladders", "{:.1f} after four million steps alone, and a person's ladders add {:+.1f}, the"))),
+        ("gallery", "Its score at the end is {:.1f}, the mean of the ten seeds {:.1f}.",
+         [runs_of("human")["rare_hand"][970]["scores"][-1], _end("human", "rare_hand")]),
+        ("results_ladders", "the model's of this page {:+.1f} ([beyond", [later("rare_model", "rare", k=2)]),
         ("human", "ten seeds have {:.1f} after four million steps",
          [mean(sorted(_after("rare_hand", "scores").items())[2][1])]),
         ("results_human", "and has {:.1f} after ten million: without", [_end("human", "rare")]),
