@@ -64,6 +64,7 @@ ARMS = {      # what they are, in words
         "things": "single things are new, instead of pairs",
         "alike": "any achievement is imitated, each alike, instead of rare ones",
         "rnd": "the reward for novelty is the error of random network distillation"},
+    "rare_minigrid": {"ppo": "PPO", "rare": "`ppo-rare`"},
     "transfer_parts": {
         "plain": PLAIN,
         "rules": "the designer of that name, in phases",
@@ -138,7 +139,7 @@ SCORE, AREA = "score at the end", "area under the curve"
 TO_80 = "steps to a score of 80"
 TOOLS = ("wake_up", "collect_iron", "make_iron_pickaxe", "make_iron_sword")
 FIRST = {      # the heading of the first column, where it is not worlds
-    "feedback": "feedback", "mixture": "mixture", "rare_controls": "learner"}
+    "feedback": "feedback", "mixture": "mixture", "rare_controls": "learner", "rare_minigrid": "learner"}
 
 
 def table(head: list[str], rows: list[list[str]], align: str = "") -> str:

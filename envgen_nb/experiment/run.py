@@ -112,8 +112,8 @@ def run_one(
         return
     ownership.check(now=True)
     _wait_until_free(path, ownership)
+    settings = folder.experiment.settings_of(arm, seed)      # for a run that is there, too: it imports their classes
     if not (path / RunFolder.INFO).exists():
-        settings = folder.experiment.settings_of(arm, seed)
         create_run(settings.model_copy(update={"threads": settings.threads or threads}), path)
     with around_calls(lambda: asking(folder, ownership)):
         for _ in run_cycles(path, check=ownership.check):
