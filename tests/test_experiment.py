@@ -195,6 +195,20 @@ def test_it_is_stopped_and_goes_on(tmp_path):
 
 
 @pytest.mark.long
+def test_a_stopped_run_of_a_game_that_the_file_names_by_its_class_is_resumed(tmp_path):
+    game = 'simulator = "envgen_nb.simulators.minigrid_tasks:DoorKey"'
+    folder = open_experiment(read_experiment(written(tmp_path, [0], game, steps=16_384)), tmp_path / "out")
+    first = subprocess.Popen(command(folder, "plain", 0, take(folder, "plain", 0), 1))
+    while not (folder.run("plain", 0) / "cycle-1" / "metrics.jsonl").exists():
+        time.sleep(0.1)
+        assert first.poll() is None
+    first.terminate()
+    assert first.wait(30) == 143
+    assert subprocess.run(command(folder, "plain", 0, take(folder, "plain", 0), 1)).returncode == 0
+    assert folder.state("plain", 0).state == "done"
+
+
+@pytest.mark.long
 def test_a_run_that_was_taken_over_stops(tmp_path):
     folder = open_experiment(read_experiment(written(tmp_path, [0], steps=400_000)), tmp_path / "out")
     first = subprocess.Popen(command(folder, "plain", 0, take(folder, "plain", 0), 1))
