@@ -17,8 +17,8 @@ in Hafner et al. 2023 (https://arxiv.org/abs/2301.04104). `clip_above` is the ε
 `agent_designs:…` are designs that were tried, see `agent_designs.py`; some became a part of the kit and are no longer
 there: `Valued` is `ppo-rare` with rarity_coef=1, `Valued2` with 2, `Constrained` with retention_lr=2.5, too. From
 `Both` `ppo-rare` was made, `Novelty` has imitation_steps=0, `Imitation` novelty_coef=0 and `Imitation4`
-imitation_steps=4, too. These four differ from today's in how the
-returns of examples are computed, and count what is rare over all episodes alike.
+imitation_steps=4, too. These four differ from today's in how the returns of examples are computed, and count what is
+rare over all episodes alike.
 Rows without `learner` are of PPO. Rows with steps per second of CPU time were played on a busy machine, and so was the
 first of `ppo-memory`: their steps/s are no speed. `next_goal_probe.py` adds its agents here, too.
 """

@@ -479,6 +479,7 @@ def lacking() -> str:
                     "died of thirst, %": died("thirst"), "of a zombie, %": died("zombie")})
 
 
+@cache
 def _late(*path: str | int) -> Estimate:
     "A number of the agents of `human` after ten million steps, benchmarks/sleep_human.json; shares of episodes in %."
     found = []

@@ -1,8 +1,6 @@
 """The designs of benchmarks/agent_designs.py compute what their texts say: published results rest on them."""
 
-import sys
-from pathlib import Path
-
+import agent_designs as designs
 import pytest
 import torch
 from states import same
@@ -18,14 +16,6 @@ CRAFTER = get_simulator("crafter")
 SMALL = get_preset("symbols", hidden=(16, 16), num_envs=4, rollout_steps=20, epochs=1, minibatches=2, bf16=False)
 
 
-@pytest.fixture(scope="module")
-def designs():
-    sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-    import agent_designs
-    yield agent_designs
-    sys.path.pop(0)
-
-
 def start(name, preset=SMALL):
     learners.take(f"agent_designs:{name}")
     venv = CRAFTER.make_vec(num_envs=4, seed=0, obs=preset.obs, length=60)
@@ -35,7 +25,7 @@ def start(name, preset=SMALL):
 
 
 @pytest.mark.parametrize("name", ["Annealed", "PerMinibatch", "KLStop", "TwoHorizons", "TwoHot", "PQN"])
-def test_a_stopped_training_goes_on_with_the_same_bits(designs, name):
+def test_a_stopped_training_goes_on_with_the_same_bits(name):
     straight, stopped = start(name), start(name)
     for _ in range(4):
         straight.rollout()
@@ -49,7 +39,7 @@ def test_a_stopped_training_goes_on_with_the_same_bits(designs, name):
     assert not same(straight.learner.policy.state_dict(), start(name).learner.policy.state_dict())
 
 
-def test_two_hot_bins(designs):
+def test_two_hot_bins():
     "The targets have the mean symlog(R), and the gradient is that of the cross-entropy: π − targets."
     bins, returns = designs.Bins(8), torch.tensor([-3.0, 0.0, 0.2, 1.7, 12.0])
     places = bins.places()
@@ -72,7 +62,7 @@ def test_two_hot_bins(designs):
     assert bins(features)[0].item() == pytest.approx(float(places[40].expm1()))
 
 
-def test_the_loss_of_q(designs):
+def test_the_loss_of_q():
     "Its gradient for the output of the action is 2 (q − R) / (σ B), and 0 for the others."
     learner = start("PQN").learner
     features = torch.randn(6, 16, generator=torch.Generator().manual_seed(0))
@@ -87,7 +77,7 @@ def test_the_loss_of_q(designs):
     assert torch.allclose(learner.policy.actor.bias.grad, gradient.sum(0), atol=1e-5)
 
 
-def test_two_horizons(designs):
+def test_two_horizons():
     "The advantages of two discounts, each normalised, are added; the second critic learns its own returns."
     trainer = start("TwoHorizons")
     for _ in range(2):
@@ -114,7 +104,7 @@ def test_two_horizons(designs):
     assert float(learner.policy.far.value.bias.grad) == pytest.approx(float(expected), rel=1e-3)
 
 
-def test_an_encoder_without_attention(designs):
+def test_an_encoder_without_attention():
     "A linear map of what is on each cell, one-hot, and of the numbers; rows of what is not there have no gradient."
     space = CRAFTER.make_vec(num_envs=1, obs="symbols").single_observation_space
     encoder = designs.Plain(space, SMALL.network)
