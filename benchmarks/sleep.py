@@ -28,6 +28,7 @@ from envgen_nb.cycle.folder import RunFolder
 from envgen_nb.cycle.runs import load_agent
 from envgen_nb.game.files import write_json
 from envgen_nb.game.simulator import get_simulator, make_vec
+from envgen_nb.game.world import World
 from envgen_nb.simulators.crafter.fast.state import PLANT
 from envgen_nb.simulators.crafter.reference import ACTIONS, ITEMS, OBJECTIVES
 from envgen_nb.simulators.crafter.symbols import OBJECTS
@@ -44,12 +45,13 @@ def bound(energy: int, gamma: float) -> float:
     return worth / (1 - worth)
 
 
-def play(agent: Learner, episodes: int, forced: bool, watch: Watch | None = None) -> dict[str, np.ndarray]:
-    """Play one episode in each of so many games. Return (T, N) arrays, which say nothing of the time after an episode's
-    end, and what was unlocked, when, and the deaths.
+def play(agent: Learner, episodes: int, forced: bool, watch: Watch | None = None,
+         world: World | None = None) -> dict[str, np.ndarray]:
+    """Play one episode in each of so many games, in a world or the original game. Return (T, N) arrays, which say
+    nothing of the time after an episode's end, and what was unlocked, when, and the deaths.
 
     With `forced`, sleep replaces the action from the first step with energy 8 until wake_up is achieved."""
-    venv = make_vec("crafter", num_envs=episodes, seed=SEED, obs=agent.preset.obs, episodes=1)
+    venv = make_vec("crafter", (world,), episodes, SEED, agent.preset.obs, episodes=1)
     generator = torch.Generator().manual_seed(SEED)
     (obs, _), carry, playing, rows = venv.reset(), agent.start(episodes), np.ones(episodes, bool), []
     begun, unlocked = np.zeros(episodes, bool), np.zeros((episodes, len(OBJECTIVES)), bool)
