@@ -2,7 +2,7 @@
 
     python benchmarks/agent_tuning.py --learner agent_designs:Annealed --preset symbols-long --steps 1961984
 
-What they led to is in docs/guides/results_human.md.
+`FarRare` and `NoveltyInGame` are trained by `plants.py`. What they led to is in docs/guides/results_human.md.
 """
 
 import dataclasses
@@ -109,25 +109,22 @@ class FarPolicy(Policy):
         return super().between(network)
 
 
-class TwoHorizons(RarePPO):
-    """Two critics, one with the preset's γ and λ, one that looks a hundred steps ahead; each one's advantages are
-    normalised, and the policy follows their sum (near Fedus et al. 2019, hyperbolic discounting)."""
+class FarCritic(RarePPO):
+    "A second critic, with a discount of its own."
     policy_class = FarPolicy
     GAMMA, LAMBDA = 0.99, 0.9
 
     @torch.no_grad()
-    def compute_targets(self, rollout):
-        batch = super().compute_targets(rollout)
-        policy, shape = self.policy, rollout.rewards.shape
-        values = policy.far(policy.features(batch["obs"])).view(shape)
+    def far_targets(self, rollout, obs, rewards):
+        "Return advantages and returns of the second critic, (T, N)."
+        policy, shape = self.policy, rewards.shape
+        values = policy.far(policy.features(obs)).view(shape)
         last, final = policy.far(policy.features(as_tensors(rollout.next_obs))), torch.zeros(shape)
-        for step, rows, obs, _ in rollout.truncations:
-            final[step, rows] = policy.far(policy.features(obs))
-        found = ppo.gae(rollout.rewards, torch.cat([values, last[None]]), rollout.terminated, rollout.truncated, final,
+        for step, rows, cut, _ in rollout.truncations:
+            final[step, rows] = policy.far(policy.features(cut))
+        found = ppo.gae(rewards, torch.cat([values, last[None]]), rollout.terminated, rollout.truncated, final,
                         self.GAMMA, self.LAMBDA)
-        both = batch["advantages"] + self.flatten_batch((found - found.mean()) / (found.std() + 1e-8))
-        return batch | {"advantages": (both - both.mean()) / (both.std() + 1e-8),
-                        "far_returns": self.flatten_batch(found + values)}
+        return found, found + values
 
     def update(self, minibatch, where):
         self.policy.far.returns.update(minibatch["far_returns"])
@@ -138,6 +135,49 @@ class TwoHorizons(RarePPO):
         far = self.policy.far
         found = ((far(features) - batch["far_returns"]) / far.returns.mean_std()[1]).square().mean()
         return loss + self.preset.algorithm.value_coef * found, parts | {"far_value_loss": found}
+
+
+class TwoHorizons(FarCritic):
+    """Two critics, one with the preset's γ and λ, one that looks a hundred steps ahead; each one's advantages are
+    normalised, and the policy follows their sum (near Fedus et al. 2019, hyperbolic discounting)."""
+
+    def compute_targets(self, rollout):
+        batch = super().compute_targets(rollout)
+        found, returns = self.far_targets(rollout, batch["obs"], rollout.rewards)
+        both = batch["advantages"] + self.flatten_batch((found - found.mean()) / (found.std() + 1e-8))
+        return batch | {"advantages": (both - both.mean()) / (both.std() + 1e-8),
+                        "far_returns": self.flatten_batch(returns)}
+
+
+class NoveltyInGame(RarePPO):
+    "No reward for novelty in designed worlds."
+
+    def novelty(self, rollout, fresh):
+        return super().novelty(rollout, fresh) * ~rollout.designed
+
+
+class FarRare(NoveltyInGame, FarCritic):
+    """A second critic for what is hardly ever reached, which looks 300 steps ahead; the advantages are added.
+
+    Its reward is that of objectives which less than every fifth episode of the original game reaches, see `worth`."""
+    GAMMA, LAMBDA, COEF, FLOOR, BELOW = 0.997, 0.97, 0.25, 0.05, 0.2
+
+    def worth(self):
+        "Return what objectives are worth, (objectives,): 1 / (p + 0.05) less its value at p = 0.2, times 0.25."
+        rate = self.examples.rate[0]
+        return self.COEF * (1 / (rate + self.FLOOR) - 1 / (self.BELOW + self.FLOOR)).clamp(min=0)
+
+    def learn(self, rollout, *arguments, **named):
+        fresh = rollout.carry["began"].cpu() != self.began
+        self.far_rewards = (self.examples.first(rollout, fresh) * self.worth()).sum(2)
+        return super().learn(rollout, *arguments, **named)
+
+    def compute_targets(self, rollout):
+        batch = super().compute_targets(rollout)
+        found, returns = self.far_targets(rollout, batch["obs"], self.far_rewards)
+        both = batch["returns"] - batch["values"] + self.flatten_batch(found)
+        return batch | {"advantages": (both - both.mean()) / (both.std() + 1e-8),
+                        "far_returns": self.flatten_batch(returns)}
 
 
 class Remembering(Examples):
@@ -158,55 +198,6 @@ class Kept(RarePPO):
     def __init__(self, things, objectives, preset, observation_space, *arguments, **named):
         super().__init__(things, objectives, preset, observation_space, *arguments, **named)
         self.examples = Remembering(objectives, preset.num_envs, observation_space)
-
-
-class NoveltyInGame(RarePPO):
-    "No reward for novelty in designed worlds."
-
-    def novelty(self, rollout, fresh):
-        return super().novelty(rollout, fresh) * ~rollout.designed
-
-
-class FarRare(NoveltyInGame):
-    """A second critic for what is hardly ever reached, which looks 300 steps ahead; the advantages are added.
-
-    Its reward is that of objectives which less than every fifth episode of the original game reaches, see `worth`."""
-    policy_class = FarPolicy
-    GAMMA, LAMBDA, COEF, FLOOR, BELOW = 0.997, 0.97, 0.25, 0.05, 0.2
-
-    def worth(self):
-        "Return what objectives are worth, (objectives,): 1 / (p + 0.05), up to a factor, less its value at p = 0.2."
-        rate = self.examples.rate[0]
-        return self.COEF * (1 / (rate + self.FLOOR) - 1 / (self.BELOW + self.FLOOR)).clamp(min=0)
-
-    def learn(self, rollout, *arguments, **named):
-        fresh = rollout.carry["began"].cpu() != self.began
-        self.far_rewards = (self.examples.first(rollout, fresh) * self.worth()).sum(2)
-        return super().learn(rollout, *arguments, **named)
-
-    @torch.no_grad()
-    def compute_targets(self, rollout):
-        batch = super().compute_targets(rollout)
-        policy, shape = self.policy, rollout.rewards.shape
-        values = policy.far(policy.features(batch["obs"])).view(shape)
-        last, final = policy.far(policy.features(as_tensors(rollout.next_obs))), torch.zeros(shape)
-        for step, rows, obs, _ in rollout.truncations:
-            final[step, rows] = policy.far(policy.features(obs))
-        found = ppo.gae(self.far_rewards, torch.cat([values, last[None]]), rollout.terminated, rollout.truncated,
-                        final, self.GAMMA, self.LAMBDA)
-        both = batch["returns"] - batch["values"] + self.flatten_batch(found)
-        return batch | {"advantages": (both - both.mean()) / (both.std() + 1e-8),
-                        "far_returns": self.flatten_batch(found + values)}
-
-    def update(self, minibatch, where):
-        self.policy.far.returns.update(minibatch["far_returns"])
-        return super().update(minibatch, where)
-
-    def loss(self, features, batch):
-        loss, parts = super().loss(features, batch)
-        far = self.policy.far
-        found = ((far(features) - batch["far_returns"]) / far.returns.mean_std()[1]).square().mean()
-        return loss + self.preset.algorithm.value_coef * found, parts | {"far_value_loss": found}
 
 
 class Chosen(PPO):

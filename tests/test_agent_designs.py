@@ -24,7 +24,8 @@ def start(name, preset=SMALL):
     return Trainer(learner, venv)
 
 
-@pytest.mark.parametrize("name", ["Annealed", "PerMinibatch", "KLStop", "TwoHorizons", "TwoHot", "PQN"])
+@pytest.mark.parametrize("name", ["Annealed", "PerMinibatch", "KLStop", "TwoHorizons", "FarRare", "TwoHot",
+                                  "PQN"])
 def test_a_stopped_training_goes_on_with_the_same_bits(name):
     straight, stopped = start(name), start(name)
     for _ in range(4):
@@ -102,6 +103,42 @@ def test_two_horizons():
     found, std = learner.policy.far(features).detach(), learner.policy.far.returns.mean_std()[1]
     expected = (2 * (found - batch["far_returns"]) / std / len(found)).sum()
     assert float(learner.policy.far.value.bias.grad) == pytest.approx(float(expected), rel=1e-3)
+
+
+def test_what_is_hardly_ever_reached_is_discounted_less():
+    "Rewards 0.25 (1 / (p + 0.05) − 4) for what is first reached, in a critic of its own; A + A_far is normalised."
+    trainer = start("FarRare")
+    for _ in range(2):
+        trainer.rollout()
+    learner, rollout = trainer.learner, trainer.kept
+    learner.examples.rate = torch.linspace(0, 1, 44).view(2, 22)
+    learner.examples.achieved[:] = False
+    learner.began[:] = rollout.carry["began"]                           # each row goes on with its episode
+    seen = []
+    learner.compute_targets, found = lambda rollout: seen.append(learner.far_rewards) or found(rollout), (
+        learner.compute_targets)
+    learner.learn(rollout)
+    over, worth = rollout.terminated | rollout.truncated, (0.25 / (torch.linspace(0, 1, 44)[:22] + 0.05) - 1).clamp(0)
+    before, expected = torch.zeros(4, 22, dtype=torch.bool), torch.zeros(20, 4)
+    for t in range(20):
+        expected[t] = ((rollout.unlocked[t] & ~before) * worth).sum(1)
+        before = rollout.unlocked[t] & ~over[t][:, None]
+    assert torch.allclose(seen[0], expected, atol=1e-5) and expected.any()
+    batch, near = found(rollout), super(designs.FarRare, learner).compute_targets(rollout)
+    with torch.no_grad():
+        far = batch["far_returns"] - learner.policy.far(learner.policy.features(batch["obs"]))
+    total = near["returns"] - near["values"] + far
+    assert torch.allclose(batch["advantages"], (total - total.mean()) / total.std(), atol=1e-4)
+
+
+def test_novelty_in_the_game_alone():
+    trainer = start("NoveltyInGame")
+    trainer.rollout()
+    learner, rollout = trainer.learner, trainer.kept
+    rollout.extras["designed"] = torch.arange(4).expand(20, 4) > 1
+    learner.pairs.share[:] = 0
+    found = learner.novelty(rollout, torch.ones(4, dtype=torch.bool))
+    assert found[:, :2].any() and not found[:, 2:].any()
 
 
 def test_an_encoder_without_attention():
