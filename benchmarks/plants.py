@@ -36,6 +36,7 @@ RARE, FAR = {"rarity_coef": 1.0}, {"gamma": 0.997, "gae_lambda": 0.95}
 ARMS: dict[str, tuple[str, dict[str, float], float, int]] = {       # learner, preset, share in plant worlds, steps
     "alone": ("ppo", {}, 1.0, 999_424),
     "alone_0.997": ("ppo", FAR, 1.0, 999_424),
+    "rare": ("ppo-rare", RARE, 0.0, 1_961_984),
     "half": ("ppo-rare", RARE, 0.5, 1_961_984),
     "half_no_novelty": ("agent_designs:NoveltyInGame", RARE, 0.5, 1_961_984),
     "far_half": ("agent_designs:FarRare", RARE, 0.5, 1_961_984),

@@ -479,6 +479,45 @@ def lacking() -> str:
                     "died of thirst, %": died("thirst"), "of a zombie, %": died("zombie")})
 
 
+PLANTS = {      # the arms of benchmarks/plants.py
+    "alone": "PPO, all games in the plant worlds", "alone_0.997": "the same, γ 0.997, λ 0.95",
+    "rare": "`ppo-rare`, the original game alone", "half": "`ppo-rare`, half of the games in the plant worlds",
+    "half_no_novelty": "the same, novelty is rewarded in the original game alone",
+    "far_half": "the same, and a second critic for what is hardly ever reached, γ 0.997",
+    "far": "that critic, the original game alone"}
+DENSITY = {"none": "no zombies", "rare": "few", "common": "as in the game"}
+
+
+@cache
+def _plants() -> dict[str, dict[int, dict[str, Any]]]:
+    "The runs of benchmarks/plants.py: arm → seed → run."
+    found: dict[str, dict[int, dict[str, Any]]] = {arm: {} for arm in PLANTS}
+    for run in read_jsonl(BENCHMARKS / "plants.jsonl"):
+        found[run["arm"]][run["seed"]] = run
+    return found
+
+
+def _waited(arm: str, grown: int, zombies: str, what: str = "eaten") -> dict[int, float]:
+    "How often a plant was eaten in one of the worlds, by seed; or what of `deaths`."
+    found = {seed: next(one for one in run["worlds"] if (one["grown"], one["zombies"]) == (grown, zombies))
+             for seed, run in _plants()[arm].items()}
+    return {seed: one.get(what, one["deaths"].get(what)) for seed, one in found.items()}
+
+
+def plants() -> str:
+    "How often each arm eats a plant in the game, and in worlds where it has to wait."
+    worlds = [(one["grown"], one["zombies"]) for one in next(iter(_plants()["rare"].values()))["worlds"]]
+    rows = []
+    for arm, text in PLANTS.items():
+        runs = _plants()[arm].values()
+        rows.append([text, str(len(runs)), f"{next(iter(runs))['steps']:,}",
+                     *(plus_minus(mean(run[which] for run in runs)) for which in ("score", "return")),
+                     plus_minus(mean((run["game"]["eaten"] for run in runs), PERCENT)),
+                     *(plus_minus(mean(_waited(arm, *one).values(), PERCENT)) for one in worlds)])
+    return table(["trained", "seeds", "steps", "score", "return", "eat_plant in the game, %", *(
+        f"eaten, {301 - grown} steps to wait, {DENSITY[zombies]}, %" for grown, zombies in worlds)], rows, "l")
+
+
 @cache
 def _late(*path: str | int) -> Estimate:
     "A number of the agents of `human` after ten million steps, benchmarks/sleep_human.json; shares of episodes in %."
@@ -1049,7 +1088,7 @@ TABLES = {"make run": make_run, "make run, six rows": make_run_short, "paper, sh
           "chain": partial(chain, "chain.json"), "chain, 4m": partial(chain, "chain_4m.json"),
           "backward tuning": backward_tuning, "presets": presets, "learning": learning, "tuning": tuning,
           "screened": screened, "human": human, "human, skills": human_skills, "pixels": from_pixels, "sleep": sleep,
-          "lacking": lacking, "train turns": train_turns, "limit": limit,
+          "lacking": lacking, "plants": plants, "train turns": train_turns, "limit": limit,
           "operations": operations, "learners": learners,
           "learners, measured": learners_measured, "learners, worlds": learners_worlds,
           "learners, pixels": learners_pixels, "gpu, speed": gpu_speed, "gpu, runs": gpu_runs,
