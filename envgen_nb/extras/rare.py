@@ -352,28 +352,31 @@ class RarePPO(PPO):
     def start(self, num_envs: int) -> Carry:
         return {"began": torch.full((num_envs,), self.steps, device=self.device)}
 
-    def learn(self, rollout: Rollout, check: Callable[[], None] = noop) -> dict[str, float]:
-        if rollout.unlocked is None:
-            raise ValueError("the learner 'ppo-rare' needs an environment that has `unlocked`: what was achieved")
-        fresh = rollout.carry["began"].cpu() != self.began
-        self.began = rollout.next_carry["began"].cpu().clone()
-        algorithm = self.preset.algorithm
-        bonus = algorithm.novelty_coef * self.novelty(rollout, fresh).to(rollout.rewards)
-        rarity = algorithm.rarity_coef * self.examples.rarity(rollout, fresh).to(rollout.rewards)
-        kept = self.retained(rollout, fresh).to(rollout.rewards)
-        report = super().learn(dataclasses.replace(rollout, rewards=rollout.rewards + bonus + rarity + kept), check)
-        self.examples.add(rollout, fresh)
-        if self.retention:
-            ended = (rollout.terminated | rollout.truncated) & ~rollout.designed
-            episodes = (ended[:, :, None] & rollout.possible).sum((0, 1))
-            self.retention.update(self.examples.rate[0], episodes, algorithm.retention_lr)
-        for _ in range(algorithm.imitation_steps):
-            check()
-            report |= self.imitate()
-        if self.rnd:
-            report |= self.distil(rollout, check)
-        return report | {"novelty": float(bonus.mean()), "rarity": float(rarity.mean()),
-                         "retention": float(kept.mean())}
+# %% ../../nbs/extras/03_rare.ipynb #c6a53879
+@patch
+def learn(self: RarePPO, rollout: Rollout, check: Callable[[], None] = noop) -> dict[str, float]:
+    "Learn from a rollout, see `OnPolicyLearner.learn`; `ValueError` if it does not say what was achieved."
+    if rollout.unlocked is None:
+        raise ValueError("the learner 'ppo-rare' needs an environment that has `unlocked`: what was achieved")
+    fresh = rollout.carry["began"].cpu() != self.began
+    self.began = rollout.next_carry["began"].cpu().clone()
+    algorithm = self.preset.algorithm
+    bonus = algorithm.novelty_coef * self.novelty(rollout, fresh).to(rollout.rewards)
+    rarity = algorithm.rarity_coef * self.examples.rarity(rollout, fresh).to(rollout.rewards)
+    kept = self.retained(rollout, fresh).to(rollout.rewards)
+    report = PPO.learn(self, dataclasses.replace(rollout, rewards=rollout.rewards + bonus + rarity + kept), check)
+    self.examples.add(rollout, fresh)
+    if self.retention:
+        ended = (rollout.terminated | rollout.truncated) & ~rollout.designed
+        episodes = (ended[:, :, None] & rollout.possible).sum((0, 1))
+        self.retention.update(self.examples.rate[0], episodes, algorithm.retention_lr)
+    for _ in range(algorithm.imitation_steps):
+        check()
+        report |= self.imitate()
+    if self.rnd:
+        report |= self.distil(rollout, check)
+    return report | {"novelty": float(bonus.mean()), "rarity": float(rarity.mean()),
+                     "retention": float(kept.mean())}
 
 # %% ../../nbs/extras/03_rare.ipynb #cf26094d
 @patch
