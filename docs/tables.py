@@ -1157,6 +1157,15 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
         "The lead of an arm of `human` after its first, second … measurement."
         return paired(*({seed: run[what][k] for seed, run in runs_of("human")[one].items()} for one in (arm, base)))
 
+    def waits(*which: Any) -> Estimate:
+        "A share of the episodes in one of the plant worlds."
+        return mean(_waited(*which).values(), PERCENT)
+
+    def in_game(arm: str, base: str, which: str) -> Estimate:
+        return paired(*({seed: run[which] for seed, run in _plants()[one].items()} for one in (arm, base)))
+
+    player = json.loads((BENCHMARKS / "crafter_player.json").read_text())
+
     return [
         ("README.md", "`fixed` is ahead of `random` by {:.1f} in area: one reply for",
          [_more("paper", "fixed", "random", AREA)]),
@@ -1236,6 +1245,30 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
              "wake_up", "return_policy", "score_policy", "make_iron_pickaxe"))]),
         ("results_human", "whose advantages are added, brings sleep back, {:+.1f}; that",
          [_changes("a second critic with γ 0.99, λ 0.9; the sum of both advantages", "wake_up")]),
+        ("results_human", "it eats {:.1f}% of the plants that need 301 steps, with γ 0.997 instead of 0.95 {:.1f}% "
+         "({:+.1f}, paired", [waits("alone", 0, "none"), waits("alone_0.997", 0, "none"),
+                              paired(*(_waited(arm, 0, "none") for arm in ("alone_0.997", "alone")))]),
+        ("results_human", "(γ 0.95) eat {:.1f}% of the plants that need 301 steps, and a zombie kills them in {:.1f}% "
+         "of these episodes; of the plants that need 81 steps, by day, they eat {:.1f}%.",
+         [waits("alone", 0, "common"), waits("alone", 0, "common", "zombie"), waits("alone", 220, "common")]),
+        ("results_human", "`ppo-rare` eats {:.1f}% of the plants that need 81 steps; with novelty rewarded in the "
+         "original game alone {:.1f}%, {:+.1f} more:",
+         [waits("half", 220, "common"), waits("half_no_novelty", 220, "common"),
+          paired(*(_waited(arm, 220, "common") for arm in ("half_no_novelty", "half")))]),
+        ("results_human", "the agent eats {:+.1f} more of the plants that need 81 steps, {:+.1f} more of those that "
+         "need 301 where there are no zombies; of those that need 301 with zombies {:+.1f}. The score in the game "
+         "changes by {:+.1f}, the return by {:+.1f}.",
+         [*(paired(*(_waited(arm, *one) for arm in ("far_half", "half_no_novelty")))
+            for one in ((220, "common"), (0, "none"), (0, "common"))),
+          *(in_game("far_half", "half_no_novelty", which) for which in ("score", "return"))]),
+        ("results_human", "eats plants**: {:.1f}, {:.1f}, {:.1f} and {:.1f}% of the episodes (the last four rows), "
+         "beside {:.1f}% of `ppo-rare` in the game alone. Half of the games in the plant worlds cost "
+         "score, too: {:+.1f} with",
+         [*(mean(run["game"]["eaten"] for run in _plants()[arm].values()).value
+            for arm in ("half", "half_no_novelty", "far_half", "far", "rare")),
+          in_game("half_no_novelty", "rare", "score")]),
+        ("results_human", "it eats one in {:.1f}% of its episodes, which last {:.1f} steps",
+         [player["success"]["eat_plant"], player["length"]]),
         ("results_human", "by {:+.1f} in score; in return no difference was shown, {:+.1f}. After "
          "one million it was not shown, {:+.1f}.",
          [*(_more("pixels", "rare_hand", "ppo", measure) for measure in (SCORE, RETURN)),
