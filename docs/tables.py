@@ -1470,6 +1470,21 @@ def next_goal() -> str:
     return svg(figure, width=960, title="How often the next achievement is found")
 
 
+def waiting() -> Drawing:
+    "How often a plant is eaten, by the steps that it takes to get ripe: without zombies, and with them."
+    worlds, panels = next(iter(_plants()["rare"].values()))["worlds"], []
+    names = {"alone": "PPO, plants alone", "rare": "game alone", "half": "half",
+             "half_no_novelty": "half, less novelty", "far_half": "and second critic"}
+    for zombies, title in (("none", "No zombies"), ("common", "Zombies as in the game")):
+        ages = sorted((one["grown"] for one in worlds if one["zombies"] == zombies), reverse=True)
+        traces = [trace for (arm, name), colour in zip(names.items(), COLOURS, strict=False)
+                  for trace in estimate_traces(Series(name, [301 - grown for grown in ages], [
+                      mean(_waited(arm, grown, zombies).values(), PERCENT) for grown in ages], colour), band=False)]
+        panels.append(chart(traces, title, x_title="steps until the plant is ripe", height=320, above=True))
+        panels[-1].update_xaxes(range=[0, 320]).update_yaxes(range=[0, 85])
+    return svg(*panels, width=840, title="Plants that are eaten, %: means over five seeds, 95% intervals")
+
+
 def over_tokens() -> Drawing:
     "Success over the training by the tokens that it took, a panel for each task; what plays pays for each episode."
     panels, episodes = [], (1, 10, 100, 1000)
@@ -1512,6 +1527,7 @@ def figures() -> dict[Path, str]:
         ("benchmark", designer_gains()), ("transfer-end", ends(opened("transfer"))),
         ("walker-end", ends(opened("walker"))),
         ("roles", over_tokens()), ("reader", reader_classes()), ("sleep", sleepless()),
+        ("plants", waiting()),
         ("human", human_curves()))}
 
 
