@@ -110,7 +110,7 @@ class FarPolicy(Policy):
 
 
 class FarCritic(RarePPO):
-    "A second critic, with a discount of its own."
+    "A second critic, with a discount of its own; `compute_targets` has to return its `far_returns`, too."
     policy_class = FarPolicy
     GAMMA, LAMBDA = 0.99, 0.9
 
@@ -150,20 +150,20 @@ class TwoHorizons(FarCritic):
 
 
 class NoveltyInGame(RarePPO):
-    "No reward for novelty in designed worlds."
+    "No reward for novelty in designed worlds, where the shares are counted all the same."
 
     def novelty(self, rollout, fresh):
         return super().novelty(rollout, fresh) * ~rollout.designed
 
 
 class FarRare(NoveltyInGame, FarCritic):
-    """A second critic for what is hardly ever reached, which looks 300 steps ahead; the advantages are added.
+    """A second critic with a reward of its own, and γ 0.997; the advantages are added, and then normalised.
 
-    Its reward is that of objectives which less than every fifth episode of the original game reaches, see `worth`."""
+    Its reward is for objectives that less than every fifth episode of the original game reaches, see `worth`."""
     GAMMA, LAMBDA, COEF, FLOOR, BELOW = 0.997, 0.97, 0.25, 0.05, 0.2
 
     def worth(self):
-        "Return what objectives are worth, (objectives,): 1 / (p + 0.05) less its value at p = 0.2, times 0.25."
+        "Return what objectives are worth, (objectives,): (1 / (p + 0.05) − 4) / 4, at least 0."
         rate = self.examples.rate[0]
         return self.COEF * (1 / (rate + self.FLOOR) - 1 / (self.BELOW + self.FLOOR)).clamp(min=0)
 

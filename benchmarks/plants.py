@@ -1,13 +1,13 @@
-"""What keeps an agent from eating plants? Designs that are aimed at it, trained in worlds where only a plant counts.
+"""What keeps an agent from eating plants? Designs that are aimed at it, and worlds in which all else is achieved.
 
     python benchmarks/plants.py --seeds 0 1 2 3 4 --jobs 2               # all arms; each run is a line of plants.jsonl
     python benchmarks/plants.py --arms half far_half --seeds 0           # some of them
 
-The eight worlds are at a shore, with water near. A plant grows near the player, which has stones, the tools of stone
-and another sapling; all but eating the plant is achieved, and with it the episode is cut. They differ in how long the
-plant still has to grow, and in the zombies: none, few, as many as in the game. Every agent plays 200 episodes in each
-of them after its training, and 300 of the original game: how often is a plant eaten, how often does one get ripe, and
-of what does the player die.
+The eight worlds are at a shore, with water near. A plant grows near the player, which has stones, wood, the tools of
+stone and another sapling. All but eating the plant is achieved, and when the plant is eaten the episode is cut. They
+differ in how long the plant still has to grow, and in the zombies: none, few, as many as in the game. An arm plays a
+share of its training in them, the rest in the original game. Every agent then plays 200 episodes in each of them, and
+300 of the game: how often is a plant eaten, how often does one get ripe, and of what does the player die?
 """
 import argparse
 import multiprocessing
@@ -58,7 +58,7 @@ WORLDS = {(grown, zombies): world(grown, zombies, length) for grown, zombies, le
 
 
 def measure(played: dict[str, np.ndarray]) -> dict[str, Any]:
-    "Return what `sleep.play` says of plants, in percent of the episodes."
+    "Return what `sleep.play` says of plants and deaths, in percent of the episodes, and their `length` in steps."
     ripe = (np.where(played["plants"] & played["playing"], played["grown"], 0) > RIPE).any(0)
     return {"eaten": 100 * float(played["unlocked"][:, EAT_PLANT].mean()), "ripe": 100 * float(ripe.mean()),
             "length": float(played["playing"].sum(0).mean()),

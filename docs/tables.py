@@ -484,8 +484,8 @@ PLANTS = {      # the arms of benchmarks/plants.py
     "rare": "`ppo-rare`, the original game alone", "half": "`ppo-rare`, half of the games in the plant worlds",
     "half_no_novelty": "the same, novelty is rewarded in the original game alone",
     "far_half": "the same, and a second critic for what is hardly ever reached, γ 0.997",
-    "far": "that critic, the original game alone"}
-DENSITY = {"none": "no zombies", "rare": "few", "common": "as in the game"}
+    "far": "`ppo-rare` with that critic, the original game alone"}
+DENSITY = {"none": "no zombies", "rare": "few zombies", "common": "zombies as in the game"}
 
 
 @cache
@@ -1245,29 +1245,33 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
              "wake_up", "return_policy", "score_policy", "make_iron_pickaxe"))]),
         ("results_human", "whose advantages are added, brings sleep back, {:+.1f}; that",
          [_changes("a second critic with γ 0.99, λ 0.9; the sum of both advantages", "wake_up")]),
-        ("results_human", "it eats {:.1f}% of the plants that need 301 steps, with γ 0.997 instead of 0.95 {:.1f}% "
-         "({:+.1f}, paired", [waits("alone", 0, "none"), waits("alone_0.997", 0, "none"),
-                              paired(*(_waited(arm, 0, "none") for arm in ("alone_0.997", "alone")))]),
-        ("results_human", "(γ 0.95) eat {:.1f}% of the plants that need 301 steps, and a zombie kills them in {:.1f}% "
-         "of these episodes; of the plants that need 81 steps, by day, they eat {:.1f}%.",
-         [waits("alone", 0, "common"), waits("alone", 0, "common", "zombie"), waits("alone", 220, "common")]),
-        ("results_human", "`ppo-rare` eats {:.1f}% of the plants that need 81 steps; with novelty rewarded in the "
-         "original game alone {:.1f}%, {:+.1f} more:",
-         [waits("half", 220, "common"), waits("half_no_novelty", 220, "common"),
-          paired(*(_waited(arm, 220, "common") for arm in ("half_no_novelty", "half")))]),
-        ("results_human", "the agent eats {:+.1f} more of the plants that need 81 steps, {:+.1f} more of those that "
-         "need 301 where there are no zombies; of those that need 301 with zombies {:+.1f}. The score in the game "
+        ("results_human", "alone eats {:.1f}% of the plants that need 301 steps where there are no zombies, with γ "
+         "0.997 and λ 0.95 {:.1f}%: {:+.1f} percentage points,",
+         [waits("alone", 0, "none"), waits("alone_0.997", 0, "none"), paired(*(_waited(arm, 0, "none") for arm in ("alone_0.997", "alone")))]),
+        ("results_human", "in these episodes {:.1f}% get ripe.", [waits("alone", 0, "none", "ripe")]),
+        ("results_human", "eat {:.1f}% where zombies are few, and {:.1f}% where there are as many as in the game; "
+         "there a zombie kills them in {:.1f}% of the episodes.",
+         [waits("alone", 0, "rare"), waits("alone", 0, "common"), waits("alone", 0, "common", "zombie")]),
+        ("results_human", "need 81 steps they eat {:.1f}%. Thirst comes next: without zombies they die of it in "
+         "{:.1f}% of", [waits("alone", 220, "common"), waits("alone", 0, "none", "thirst")]),
+        ("results_human", "`ppo-rare` eats {:.1f}% of the plants that need 81 steps, not more than in the game alone "
+         "({:.1f}%). With novelty rewarded in the original game alone it is {:.1f}%, {:+.1f} percentage points, and "
+         "the score in the game changes by {:+.1f}.",
+         [*(waits(arm, 220, "common") for arm in ("half", "rare", "half_no_novelty")),
+          paired(*(_waited(arm, 220, "common") for arm in ("half_no_novelty", "half"))),
+          in_game("half_no_novelty", "half", "score")]),
+        ("results_human", "eats {:+.1f} percentage points more of the plants that need 81 steps, {:+.1f} of those that "
+         "need 301 where there are no zombies, {:+.1f} where there are as many as in the game. The score in the game "
          "changes by {:+.1f}, the return by {:+.1f}.",
          [*(paired(*(_waited(arm, *one) for arm in ("far_half", "half_no_novelty")))
             for one in ((220, "common"), (0, "none"), (0, "common"))),
           *(in_game("far_half", "half_no_novelty", which) for which in ("score", "return"))]),
-        ("results_human", "eats plants**: {:.1f}, {:.1f}, {:.1f} and {:.1f}% of the episodes (the last four rows), "
-         "beside {:.1f}% of `ppo-rare` in the game alone. Half of the games in the plant worlds cost "
-         "score, too: {:+.1f} with",
-         [*(mean(run["game"]["eaten"] for run in _plants()[arm].values()).value
-            for arm in ("half", "half_no_novelty", "far_half", "far", "rare")),
-          in_game("half_no_novelty", "rare", "score")]),
-        ("results_human", "it eats one in {:.1f}% of its episodes, which last {:.1f} steps",
+        ("results_human", "a plant is eaten in {:.1f}, {:.1f}, {:.1f} and {:.1f}% of the episodes (the last four "
+         "rows), beside {:.1f}% of", [mean(run["game"]["eaten"] for run in _plants()[arm].values()).value
+                               for arm in ("half", "half_no_novelty", "far_half", "far", "rare")]),
+        ("results_human", "their score is lower, by {:.1f} with novelty",
+         [in_game("rare", "half_no_novelty", "score")]),
+        ("results_human", "eats one in {:.1f}% of its episodes, and these last {:.1f} steps",
          [player["success"]["eat_plant"], player["length"]]),
         ("results_human", "by {:+.1f} in score; in return no difference was shown, {:+.1f}. After "
          "one million it was not shown, {:+.1f}.",
@@ -1474,7 +1478,7 @@ def waiting() -> Drawing:
     "How often a plant is eaten, by the steps that it takes to get ripe: without zombies, and with them."
     worlds, panels = next(iter(_plants()["rare"].values()))["worlds"], []
     names = {"alone": "PPO, plants alone", "rare": "game alone", "half": "half",
-             "half_no_novelty": "half, less novelty", "far_half": "and second critic"}
+             "half_no_novelty": "half, novelty in game only", "far_half": "and second critic"}
     for zombies, title in (("none", "No zombies"), ("common", "Zombies as in the game")):
         ages = sorted((one["grown"] for one in worlds if one["zombies"] == zombies), reverse=True)
         traces = [trace for (arm, name), colour in zip(names.items(), COLOURS, strict=False)
