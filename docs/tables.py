@@ -1247,7 +1247,8 @@ def quotes() -> list[tuple[str, str, list[Any]]]:
          [_changes("a second critic with γ 0.99, λ 0.9; the sum of both advantages", "wake_up")]),
         ("results_human", "alone eats {:.1f}% of the plants that need 301 steps where there are no zombies, with γ "
          "0.997 and λ 0.95 {:.1f}%: {:+.1f} percentage points,",
-         [waits("alone", 0, "none"), waits("alone_0.997", 0, "none"), paired(*(_waited(arm, 0, "none") for arm in ("alone_0.997", "alone")))]),
+         [waits("alone", 0, "none"), waits("alone_0.997", 0, "none"), paired(*(
+             _waited(arm, 0, "none") for arm in ("alone_0.997", "alone")))]),
         ("results_human", "in these episodes {:.1f}% get ripe.", [waits("alone", 0, "none", "ripe")]),
         ("results_human", "eat {:.1f}% where zombies are few, and {:.1f}% where there are as many as in the game; "
          "there a zombie kills them in {:.1f}% of the episodes.",
