@@ -298,7 +298,7 @@ def imitation_loss(
     loss = 0.5 * algorithm.value_coef * better.square().mean() - (log_pi * better.detach()).mean()
     return loss, {"imitated": better.detach().mean()}
 
-# %% ../../nbs/extras/03_rare.ipynb #c6a53877
+# %% ../../nbs/extras/03_rare.ipynb #c6a53880
 class RareOptions(BaseModel):
     "What `learner_options` of a run can say."
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -307,7 +307,7 @@ class RareOptions(BaseModel):
     stratified: bool = Field(True, description="imitate what is rare, each objective alike; False: all achievements, "
                              "each alike")
 
-
+# %% ../../nbs/extras/03_rare.ipynb #c6a53877
 class RarePPO(PPO):
     """PPO with a reward for novelty, and with imitation of its own rare achievements.
 
@@ -403,7 +403,7 @@ def retained(self: RarePPO, rollout: Rollout, fresh: Tensor) -> Tensor:      # (
         return torch.zeros_like(rollout.rewards)
     return (self.examples.first(rollout, fresh) * self.retention.rewards).sum(2) * ~rollout.designed
 
-
+# %% ../../nbs/extras/03_rare.ipynb #c6a53882
 @patch
 def imitate(self: RarePPO) -> dict[str, float]:
     "Take one step of Adam on examples; `NotFiniteError` if its numbers break down."
